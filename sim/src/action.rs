@@ -77,6 +77,10 @@ pub(crate) enum Action {
     Close { client: u8 },
     /// The back end disconnects a user.
     Kick { worker: u8, user: u8 },
+    /// A client calls a method.
+    Rpc { client: u8 },
+    /// One of the questions that wait is decided on.
+    Decide { question: u8, salt: u32 },
     /// A log writes batches that it was handed.
     Commit { worker: u8, batches: u8 },
     /// The server process ends at once, and another one begins.
@@ -117,7 +121,7 @@ pub(crate) const PAUSE_MS: u64 = 301_000;
 type Make = fn(&mut Rng, &Setup) -> Action;
 
 /// Every kind of action, with how often it comes.
-fn kinds(weights: &Weights) -> [(u32, Make); 26] {
+fn kinds(weights: &Weights) -> [(u32, Make); 28] {
     [
         (weights.round, |r, _| Action::Round { salt: r.u32(..) }),
         (weights.turn, |r, _| Action::Turn {
@@ -209,6 +213,11 @@ fn kinds(weights: &Weights) -> [(u32, Make); 26] {
         (weights.commit, |r, _| Action::Commit {
             worker: r.u8(..),
             batches: r.u8(1..4),
+        }),
+        (weights.rpc, |r, _| Action::Rpc { client: r.u8(..) }),
+        (weights.decide, |r, _| Action::Decide {
+            question: r.u8(..),
+            salt: r.u32(..),
         }),
         (weights.crash, |r, _| Action::Crash { salt: r.u32(..) }),
         (weights.stall, |r, _| Action::Stall {

@@ -8,21 +8,29 @@ use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
 
+use crate::decider::{self, Asked};
+
 /// As whom the back end asks the hub: a session that no connection has.
 pub(crate) const BACK_END: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
 };
 
-/// No route leads here, so no session calls it.
+/// It also decides on the commands of some clients. No route leads here, so no session calls it otherwise.
 #[derive(Default)]
 pub(crate) struct BackEndApp {
     answers: Vec<(Ticket, Answer)>,
+    asked: Vec<Asked>,
 }
 
 impl BackEndApp {
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Answer)> {
         std::mem::take(&mut self.answers)
+    }
+
+    /// Takes what it is to decide, and what it has decided in the call.
+    pub(crate) fn take_questions(&mut self) -> Vec<Asked> {
+        std::mem::take(&mut self.asked)
     }
 }
 
@@ -113,8 +121,14 @@ impl AppHost for BackEndApp {
         match message {}
     }
 
-    fn decide(&mut self, _: AppId, _: u64, _: &Question, _: &mut Shared) {
-        unreachable!("{UNREACHABLE}")
+    fn decide(&mut self, _: AppId, _: u64, question: &Question, shared: &mut Shared) {
+        let at_once = decider::at_once(question);
+        let fate = at_once.as_ref().map(|(fate, _)| *fate);
+        self.asked.push((question.clone(), fate));
+        if let Some((_, verdict)) = at_once {
+            let verdict = (question.session, question.id, verdict);
+            shared.ports.verdicts.push_back(verdict);
+        }
     }
 
     fn renewed(&mut self, _: &Renewal, _: Result<Option<u64>, NotRenewed>, _: &mut Shared) {

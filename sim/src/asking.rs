@@ -6,6 +6,7 @@ use crate::Failure;
 use crate::channels::{self, CHANNELS, Kind};
 use crate::client::{Client, OWED_MAX, Owed, Phase, offset_of};
 use crate::data::data;
+use crate::decided::Decides;
 use crate::failure::{Check, promise};
 use crate::ledger::{Known, Ledger, Place};
 use crate::seen::Event;
@@ -21,6 +22,7 @@ pub(crate) enum Command {
     Subscribe(usize, Since),
     Unsubscribe(usize),
     Publish(usize, u64),
+    Rpc(u64),
     /// Whether it must be there itself.
     Presence(bool),
     History(usize, Option<Known>, Asked),
@@ -42,7 +44,7 @@ pub(crate) struct Since {
 }
 
 impl Client {
-    fn send(&mut self, command: Command, mut request: Value) {
+    pub(crate) fn send(&mut self, command: Command, mut request: Value) {
         self.next_id += 1;
         request["id"] = self.next_id.into();
         wire::command(&mut self.out, self.encoding, &request);
@@ -50,7 +52,7 @@ impl Client {
         self.owed.push_back(Owed { id, command });
     }
 
-    fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.phase == Phase::Online && self.owed.len() < OWED_MAX
     }
 
@@ -65,7 +67,13 @@ impl Client {
     pub(crate) fn ask_to_connect(&mut self, ledger: &Ledger) {
         self.phase = Phase::Connecting;
         let user = CHANNELS[channels::own_channel(self.number)].user;
-        let mut connect = json!({ "token": site::token(user.unwrap_or_default()) });
+        let user = user.unwrap_or_default();
+        let token = match self.decides {
+            Decides::Nobody => site::token(user),
+            // Whoever decides believes it.
+            _ => user.to_owned(),
+        };
+        let mut connect = json!({ "token": token });
         let mut known = Vec::new();
         for channel in self.given() {
             let since = self.since(channel, ledger);
@@ -83,7 +91,8 @@ impl Client {
             if !self.has_room() {
                 return;
             }
-            if self.subscriptions.contains_key(&channel) {
+            let may = self.decides != Decides::Nobody || !CHANNELS[channel].kind.is_decided();
+            if !may || self.subscriptions.contains_key(&channel) {
                 continue;
             }
             let since = self.since(channel, ledger);
@@ -137,6 +146,10 @@ impl Client {
             return;
         }
         let number = ledger.publish(channel, crate::world::CLIENTS | link);
+        if CHANNELS[channel].kind.is_decided() {
+            // As long as nothing is decided.
+            ledger.refused(channel, number);
+        }
         let data = data(channel, number, pad);
         self.send(
             Command::Publish(channel, number),
@@ -183,6 +196,9 @@ impl Client {
         let Some(Owed { command, .. }) = owed else {
             return Ok(());
         };
+        if !self.judge(&command, line, ledger)? {
+            return Ok(());
+        }
         promise!(
             line.get("error").is_none(),
             "commands succeed",
@@ -203,6 +219,7 @@ impl Client {
                 ledger.taken(channel, number);
                 Ok(())
             }
+            Command::Rpc(_) => Ok(()),
             Command::Presence(is_in) => self.heard_presence(&line["presence"], is_in, ledger),
             Command::History(channel, known, asked) => {
                 self.heard_history(channel, &line["history"], known, asked, ledger, setup)

@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Wild,
     /// It remembers states, of which older ones are not taken once there is a newer.
     State,
+    /// It remembers, knows who is there, and others decide who hears it and what is published there.
+    Decided,
     /// It remembers nothing, and whoever reads too slowly misses some.
     Tick,
 }
@@ -71,6 +73,8 @@ pub(crate) const CHANNELS: &[Channel] = &[
     channel("news:*", Kind::Wild),
     channel("state:1", Kind::State),
     channel("tick:1", Kind::Tick),
+    channel("decided:1", Kind::Decided),
+    channel("decided:2", Kind::Decided),
     channel("given:1", Kind::Given),
     channel("given:2", Kind::Given),
     own("#ann", "ann"),
@@ -79,7 +83,7 @@ pub(crate) const CHANNELS: &[Channel] = &[
 ];
 
 /// How many of them are anybody's.
-pub(crate) const COMMON: usize = 11;
+pub(crate) const COMMON: usize = 13;
 
 /// Those that are given.
 pub(crate) const GIVEN: std::ops::Range<usize> = COMMON..COMMON + 2;
@@ -114,7 +118,9 @@ impl Kind {
     /// How many publications are kept; 0: it does not remember.
     pub(crate) fn size(self, setup: &Setup) -> u32 {
         match self {
-            Self::Chat | Self::Given | Self::User | Self::News | Self::State => setup.history_size,
+            Self::Chat | Self::Given | Self::User | Self::News | Self::State | Self::Decided => {
+                setup.history_size
+            }
             Self::Log => 120,
             Self::Price => 1,
             Self::Open | Self::Lounge | Self::Wild | Self::Tick => 0,
@@ -142,7 +148,17 @@ impl Kind {
 
     /// Whether it can be asked who is there.
     pub(crate) fn has_presence(self) -> bool {
-        matches!(self, Self::Chat | Self::Lounge)
+        matches!(self, Self::Chat | Self::Lounge | Self::Decided)
+    }
+
+    /// Whether those who leave are gone at once.
+    pub(crate) fn has_exact_presence(self) -> bool {
+        matches!(self, Self::Chat | Self::Decided)
+    }
+
+    /// Whether others decide who hears it.
+    pub(crate) fn is_decided(self) -> bool {
+        self == Self::Decided
     }
 
     fn namespace(self, setup: &Setup) -> Namespace {
@@ -157,9 +173,15 @@ impl Kind {
         });
         Namespace {
             history,
-            access: Access {
-                subscribe: Subscribing::Client,
-                publish: Publishing::Subscriber,
+            access: match self {
+                Self::Decided => Access {
+                    subscribe: Subscribing::Hook,
+                    publish: Publishing::Hook,
+                },
+                _ => Access {
+                    subscribe: Subscribing::Client,
+                    publish: Publishing::Subscriber,
+                },
             },
             presence: self.has_presence(),
             join_leave: self.has_presence(),

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::{Value, json};
 
 use crate::channels::{self, CHANNELS, GIVEN, Kind};
+use crate::decided::{Decided, Decides};
 use crate::failure::{Check, promise};
 use crate::ledger::{Ledger, Place};
 use crate::network::LinkId;
@@ -61,6 +62,11 @@ pub(crate) struct Client {
     pub(crate) subscriptions: BTreeMap<usize, Subscription>,
     /// Up to where it knows channels.
     pub(crate) places: BTreeMap<usize, Place>,
+    pub(crate) decides: Decides,
+    /// What was decided and not seen yet, on this connection.
+    pub(crate) decided: Vec<Decided>,
+    /// Until when its subscriptions hold, and under the empty name the connection; what holds for ever is not here.
+    pub(crate) terms: BTreeMap<Box<str>, u64>,
 }
 
 impl Client {
@@ -85,6 +91,9 @@ impl Client {
             wants: BTreeSet::new(),
             subscriptions: BTreeMap::new(),
             places: BTreeMap::new(),
+            decides: setup.decides(number),
+            decided: Vec::new(),
+            terms: BTreeMap::new(),
         }
     }
 
@@ -104,7 +113,7 @@ impl Client {
             Encoding::Json => "",
             Encoding::Protobuf => "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n",
         };
-        self.out = wire::handshake("/connection/websocket", more);
+        self.out = wire::handshake(self.decides.path(), more);
     }
 
     /// The connection is over, as far as it can see.
@@ -114,6 +123,8 @@ impl Client {
         self.out.clear();
         self.name.clear();
         self.owed.clear();
+        self.decided.clear();
+        self.terms.clear();
         self.subscriptions.clear();
     }
 
@@ -148,8 +159,9 @@ impl Client {
             .trace
             .note(&[self.number as u64, code.unwrap_or(0).into()]);
         // Slow, no pong, stale (without a connect command), disconnected by the back end; or the answer to its own.
-        let is_fair =
-            matches!(code, Some(3008 | 3012 | 3502 | 3503)) || self.phase == Phase::Closing;
+        let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
+            || self.phase == Phase::Closing
+            || self.is_ended_by(code, ledger.now_ms);
         promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
         match code {
             Some(3008) => ledger.seen.note(Event::Slow),
@@ -216,6 +228,9 @@ impl Client {
                 self.places.insert(channel, subscription.place);
             }
             return Ok(());
+        }
+        if push.get("unsubscribe").is_some() {
+            return self.unsubscribed(name, ledger);
         }
         for (event, is_in) in [("join", true), ("leave", false)] {
             if let Some(client) = push[event]["info"]["client"].as_str() {

@@ -186,6 +186,13 @@ impl Ledger {
         self.books[channel].publications[number as usize].fate = Fate::Refused;
     }
 
+    /// Others have decided that a publication is taken.
+    pub(crate) fn let_through(&mut self, channel: usize, number: u64) {
+        if let Some(one) = self.books[channel].publications.get_mut(number as usize) {
+            one.fate = Fate::Unknown;
+        }
+    }
+
     /// Its publisher was told that it is taken.
     pub(crate) fn taken(&mut self, channel: usize, number: u64) {
         self.answered(channel, number);

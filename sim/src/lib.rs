@@ -18,6 +18,8 @@ mod caller;
 mod channels;
 mod client;
 mod data;
+mod decided;
+mod decider;
 mod disk;
 mod failure;
 mod fossil;

@@ -43,6 +43,11 @@ const COMMAND: Fields = &[
         "history",
         Message(&[(1, "channel", Text), (7, "limit", Number)]),
     ),
+    (
+        13,
+        "rpc",
+        Message(&[(1, "data", Data), (2, "method", Text)]),
+    ),
 ];
 
 const CONNECT_REQUEST: Fields = &[
@@ -65,7 +70,11 @@ const REPLY: Fields = &[
     (
         2,
         "error",
-        Message(&[(1, "code", Number), (2, "message", Text)]),
+        Message(&[
+            (1, "code", Number),
+            (2, "message", Text),
+            (3, "temporary", Flag),
+        ]),
     ),
     (4, "push", Message(PUSH)),
     (5, "connect", Message(CONNECT)),
@@ -74,6 +83,7 @@ const REPLY: Fields = &[
     (8, "publish", Message(&[])),
     (9, "presence", Message(&[(1, "presence", Kind::Map(INFO))])),
     (11, "history", Message(HISTORY)),
+    (13, "rpc", Message(&[(1, "data", Data)])),
 ];
 
 const PUSH: Fields = &[

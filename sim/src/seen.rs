@@ -58,6 +58,20 @@ pub(crate) enum Event {
     Cleared,
     /// Input of a connection waited.
     Blocked,
+    /// A command was let through by the back end, by an application, and not.
+    Granted,
+    GrantedByApp,
+    Denied,
+    /// A question was decided on before an older one, and when its client had gone.
+    DecidedBeforeOlder,
+    DecidedTooLate,
+    /// It was decided on the time of a connection or a subscription, and one ended by that.
+    Renewed,
+    Unsubscribed,
+    /// A method gave its result.
+    Rpc,
+    /// An application was told that a client has gone.
+    GoneTold,
     /// The process ended; what was on disk came back.
     Crashed,
     Restored,
@@ -83,7 +97,7 @@ pub(crate) enum Event {
 }
 
 /// All of them.
-const EVENTS: [Event; 44] = [
+const EVENTS: [Event; 53] = [
     Event::Connected,
     Event::Heard,
     Event::HeardInBinary,
@@ -115,6 +129,15 @@ const EVENTS: [Event; 44] = [
     Event::Repeated,
     Event::Cleared,
     Event::Blocked,
+    Event::Granted,
+    Event::GrantedByApp,
+    Event::Denied,
+    Event::DecidedBeforeOlder,
+    Event::DecidedTooLate,
+    Event::Renewed,
+    Event::Unsubscribed,
+    Event::Rpc,
+    Event::GoneTold,
     Event::Crashed,
     Event::Restored,
     Event::WentOn,

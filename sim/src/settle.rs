@@ -50,6 +50,7 @@ impl World {
         for channel in 0..CHANNELS.len() {
             self.check_channel(channel)?;
         }
+        self.check_decisions(false)?;
         self.check_peers()
     }
 
@@ -91,6 +92,7 @@ impl World {
             );
         }
         self.check_quiet()?;
+        self.check_decisions(true)?;
         promise!(
             self.process.lanes.is_quiet(),
             "credits come back",
@@ -135,6 +137,7 @@ impl World {
                     }
                 }
             }
+            moved |= self.decide_all()?;
             if !moved {
                 return Ok(());
             }
@@ -317,13 +320,16 @@ impl World {
         let expected: BTreeSet<_> = subscribers.collect();
         // Of some the server does not know yet that they are gone; in lounges they may come back.
         let has_silent = self.network.links.values().any(|link| !link.has_client);
-        let is_exact = !has_silent && !self.peers.has_slow() && kind == Kind::Chat;
+        let is_exact = !has_silent && !self.peers.has_slow() && kind.has_exact_presence();
         promise!(
             expected.is_subset(&present) && (!is_exact || expected == present),
             "who is subscribed is present",
             "{present:?} instead of {expected:?} in {name}"
         );
-        for client in self.subscribers(channel).filter(|_| kind == Kind::Chat) {
+        for client in self
+            .subscribers(channel)
+            .filter(|_| kind.has_exact_presence())
+        {
             let Some(subscription) = client.subscriptions.get(&channel) else {
                 continue;
             };

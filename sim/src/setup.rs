@@ -2,6 +2,8 @@
 
 use fastrand::Rng;
 
+use crate::decided::Decides;
+
 /// The sizes and limits of one world.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
@@ -33,6 +35,8 @@ pub(crate) struct Setup {
     /// A bit for each client: it speaks Protobuf, it wants to be told differences alone.
     pub(crate) protobuf: u64,
     pub(crate) deltas: u64,
+    /// Two bits for each client: who decides on its commands.
+    pub(crate) decides: u64,
     pub(crate) weights: Weights,
 }
 
@@ -61,6 +65,8 @@ pub(crate) struct Weights {
     pub(crate) crash: u32,
     pub(crate) stall: u32,
     pub(crate) settle: u32,
+    pub(crate) decide: u32,
+    pub(crate) rpc: u32,
 }
 
 /// Longer than any world lasts.
@@ -104,6 +110,7 @@ impl Setup {
             is_logged,
             protobuf: random.u64(..),
             deltas: random.u64(..),
+            decides: random.u64(..),
             weights: Weights {
                 round: if is_hasty { 2 } else { random.u32(5..60) },
                 turn: random.u32(5..60),
@@ -130,6 +137,8 @@ impl Setup {
                 crash: upset * random.u32(0..2),
                 settle: random.u32(1..3),
                 stall: random.u32(1..4),
+                decide: random.u32(3..20),
+                rpc: random.u32(0..8),
             },
         }
     }
@@ -140,6 +149,14 @@ impl Setup {
 
     pub(crate) fn wants_deltas(&self, client: usize) -> bool {
         self.deltas >> (client % 64) & 1 == 1
+    }
+
+    pub(crate) fn decides(&self, client: usize) -> Decides {
+        match self.decides >> (client % 32 * 2) & 3 {
+            2 => Decides::BackEnd,
+            3 => Decides::App,
+            _ => Decides::Nobody,
+        }
     }
 
     /// Streams are forgotten for lack of room.

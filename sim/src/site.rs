@@ -10,6 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use serde_json::json;
 use veche_frontends::access::{Access, Networks};
+use veche_frontends::hooks::{Decider, Deciders, Kind};
 use veche_frontends::identity::token::{Keychain, Place, Tokens};
 use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
@@ -18,13 +19,14 @@ use veche_frontends::publishing::Publishing;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::static_files::{Files, OpenError, Opened};
 use veche_frontends::{
-    Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
+    AppId, Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
 use veche_hub::{ConnectionId, Hub, Options, WorkerId};
 use veche_jwt::{Keys, Rules};
 use veche_proto::websocket;
 
 use crate::channels::{self, CHANNELS, GIVEN};
+use crate::decided::Decides;
 use crate::listener::{Promised, ROUTES};
 use crate::setup::Setup;
 
@@ -70,6 +72,10 @@ fn site(setup: &Setup) -> Site {
         Handler::Centrifuge,
         Identity::Token(Arc::new(tokens())),
     )];
+    public.extend([
+        decided(Decides::BackEnd, by_back_end()),
+        decided(Decides::App, by_app()),
+    ]);
     public.extend(ROUTES.iter().map(|(promised, path, channels)| Route {
         channels: channels.iter().map(|name| (*name).to_owned()).collect(),
         keeping: match promised {
@@ -129,6 +135,28 @@ fn route(path: &str, handler: Handler, identity: Identity) -> Route {
         keeping: None,
         has_positions: false,
     }
+}
+
+/// A route whose clients' commands are decided on.
+fn decided(decides: Decides, deciders: Deciders) -> Route {
+    Route {
+        deciders: Some(Arc::new(deciders)),
+        ..route(decides.path(), Handler::Centrifuge, Identity::None)
+    }
+}
+
+fn by_back_end() -> Deciders {
+    let mut deciders = Deciders::default();
+    for kind in Kind::OF_BACK_ENDS {
+        deciders.set(kind, Decider::BackEnd);
+    }
+    deciders
+}
+
+fn by_app() -> Deciders {
+    let mut deciders = Deciders::default();
+    deciders.set_app(AppId(0), 0, Arc::default());
+    deciders
 }
 
 fn listener(role: Role, router: Router) -> Listener {

@@ -6,12 +6,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use fastrand::Rng;
+use veche_frontends::hooks::{Decider, Question, Verdict};
 use veche_frontends::{End, Now, Shared};
 use veche_hub::{Answer, ConnectionId, Ticket};
-use veche_worker::{Outgoing, TransportCommand, TurnLimits, TurnState, Write};
+use veche_worker::{Outgoing, Request, TransportCommand, TurnLimits, TurnState, Write};
 
 pub(crate) use crate::apps::BACK_END;
 use crate::apps::BackEndApp;
+use crate::decider::Asked;
 use crate::disk::Disk;
 use crate::failure::{Check, promise};
 use crate::lanes::Lanes;
@@ -39,6 +41,8 @@ pub(crate) struct Worker {
     is_woken: bool,
     /// When the next turn begins if nothing comes; `u64::MAX`: it does not.
     due_ms: u64,
+    /// What the back end is to decide.
+    asked: Vec<Asked>,
 }
 
 /// What is kept of a transport beside its connection.
@@ -100,6 +104,7 @@ impl Worker {
             scratch: Vec::new(),
             is_woken: true,
             due_ms: 0,
+            asked: Vec::new(),
         }
     }
 
@@ -212,8 +217,12 @@ impl Worker {
         }
         let is_woken = std::mem::take(&mut self.is_woken) || is_due || moved;
         self.worker.finish_turn();
-        let request = self.worker.poll_request();
-        promise!(request.is_none(), "routes ask nobody", "{request:?}");
+        while let Some(request) = self.worker.poll_request() {
+            match request {
+                Request::Hook(question) => self.asked.push((question, None)),
+                Request::AppsStopped => {}
+            }
+        }
         if let Some(disk) = &mut around.disk
             && let Some(batch) = self.worker.poll_history()
         {
@@ -363,6 +372,34 @@ impl Worker {
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Answer)> {
         let answers = self.worker.with_apps(|back_end, _| back_end.take_answers());
         answers.unwrap_or_default()
+    }
+
+    /// Takes what sessions have asked.
+    pub(crate) fn take_questions(&mut self) -> Vec<Asked> {
+        let of_app = self.worker.with_apps(|app, _| app.take_questions());
+        let mut all = std::mem::take(&mut self.asked);
+        all.extend(of_app.unwrap_or_default());
+        all
+    }
+
+    /// A question is decided on.
+    pub(crate) fn decided(&mut self, question: &Question, verdict: Verdict, now: Now) {
+        self.worker.set_now(now);
+        let (session, id) = (question.session, question.id);
+        match question.decider {
+            Decider::BackEnd => self.worker.handle_verdict(session, id, verdict),
+            Decider::App { .. } => {
+                let ports = &mut self.worker.shared_mut().ports;
+                ports.verdicts.push_back((session, id, verdict));
+            }
+        }
+        self.command_transports();
+    }
+
+    /// The link of a connection that is there.
+    pub(crate) fn link_of(&mut self, id: ConnectionId) -> Option<LinkId> {
+        let transport = self.worker.transport_mut(id);
+        transport.map(|transport| transport.link)
     }
 
     /// What its outboxes hold, each with its link.

@@ -12,6 +12,7 @@ use crate::action::{Action, PAUSE_MS};
 use crate::back_end::BackEnd;
 use crate::channels::{CHANNELS, COMMON};
 use crate::client::{OWED_MAX, Phase};
+use crate::decider::Decisions;
 use crate::disk::Disk;
 use crate::failure::{Check, promise};
 use crate::ledger::{Ledger, Source};
@@ -47,6 +48,7 @@ pub(crate) struct World {
     pub(crate) ledger: Ledger,
     pub(crate) disk: Option<Disk>,
     pub(crate) back_end: BackEnd,
+    pub(crate) decisions: Decisions,
 }
 
 impl World {
@@ -64,6 +66,7 @@ impl World {
             ledger: Ledger::new(&setup, now_ms),
             disk,
             back_end: BackEnd::default(),
+            decisions: Decisions::default(),
             setup,
         })
     }
@@ -151,6 +154,7 @@ impl World {
                 }
                 Ok(())
             }
+            Action::Decide { question, salt } => self.decide(question.into(), salt).map(drop),
             Action::Crash { salt } => self.crash(salt),
             Action::Stall { what, worker, salt } => self.stall(what, self.worker(worker), salt),
             Action::Settle { is_long, has_slow } => self.settle(is_long, has_slow),
@@ -159,6 +163,7 @@ impl World {
             | Action::Publish { client, .. }
             | Action::Presence { client, .. }
             | Action::History { client, .. }
+            | Action::Rpc { client }
             | Action::Close { client } => {
                 self.ask(self.client(client), action);
                 Ok(())
@@ -186,6 +191,7 @@ impl World {
             Action::Presence { channel, .. } => client.ask_presence(channel.into()),
             Action::History { channel, .. } => client.ask_history(channel.into(), &self.ledger),
             Action::Close { .. } => client.close(),
+            Action::Rpc { .. } => client.call(),
             _ => {}
         }
         self.send(number);
@@ -339,6 +345,7 @@ impl World {
             self.ledger.seen.note(Event::TakenLater);
             self.answered(ticket, answer)?;
         }
+        self.take_questions(worker)?;
         Ok(moved)
     }
 
@@ -392,6 +399,7 @@ impl World {
             self.network.forget_if_over(id);
         }
         self.back_end = BackEnd::default();
+        self.decisions = Decisions::default();
         self.ledger.life += 1;
         self.ledger.seen.note(Event::Crashed);
         if self

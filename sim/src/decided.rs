@@ -1,0 +1,221 @@
+//! What was decided on the commands of one client, and that it is told that.
+
+use serde_json::{Value, json};
+use veche_frontends::hooks::Kind;
+
+use crate::asking::Command;
+use crate::channels::{self, CHANNELS};
+use crate::client::{Client, Phase};
+use crate::decider::Fate;
+use crate::failure::{Check, promise};
+use crate::ledger::Ledger;
+use crate::seen::Event;
+
+/// The code of a grant that is over before it is used.
+const EXPIRED: u32 = 110;
+
+/// So long after its time something goes on at most while it is asked about.
+const GRACE_MS: u64 = 25_000;
+
+/// The code of a command on which nothing was decided.
+const INTERNAL: u32 = 100;
+
+/// The route of a client, by which its commands are decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decides {
+    Nobody,
+    BackEnd,
+    App,
+}
+
+/// What was decided on a command, or on time.
+#[derive(Clone, Debug)]
+pub(crate) struct Decided {
+    pub(crate) kind: Kind,
+    pub(crate) channel: Box<str>,
+    /// Of a publication or an RPC.
+    pub(crate) number: u64,
+    pub(crate) fate: Fate,
+}
+
+impl Decides {
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Nobody => "/connection/websocket",
+            Self::BackEnd => "/decided/websocket",
+            Self::App => "/judged/websocket",
+        }
+    }
+}
+
+impl Client {
+    pub(crate) fn is_of_app(&self) -> bool {
+        self.decides == Decides::App
+    }
+
+    /// Asks for an RPC.
+    pub(crate) fn call(&mut self) {
+        if self.decides == Decides::Nobody || !self.has_room() {
+            return;
+        }
+        let number = u64::from(self.next_id);
+        self.send(
+            Command::Rpc(number),
+            json!({ "rpc": { "method": "echo", "data": { "rpc": number } } }),
+        );
+    }
+
+    /// A reply has come. Whether its command was carried out.
+    pub(crate) fn judge(
+        &mut self,
+        command: &Command,
+        line: &Value,
+        ledger: &mut Ledger,
+    ) -> Result<bool, crate::Failure> {
+        let (kind, channel, number) = match *command {
+            Command::Connect(_) => (Kind::Connect, None, 0),
+            Command::Subscribe(channel, _) => (Kind::Subscribe, Some(channel), 0),
+            Command::Publish(channel, number) => (Kind::Publish, Some(channel), number),
+            Command::Rpc(number) => (Kind::Rpc, None, number),
+            _ => return Ok(true),
+        };
+        let is_asked = channel.is_none_or(|channel| CHANNELS[channel].kind.is_decided());
+        if self.decides == Decides::Nobody || !is_asked {
+            return Ok(true);
+        }
+        let name = channel.map_or("", |channel| CHANNELS[channel].name);
+        let mut commands = self.decided.iter();
+        let place = commands.position(|one| !matches!(one.kind, Kind::Refresh | Kind::SubRefresh));
+        let decided = place.map(|place| self.decided.remove(place));
+        let is_it = |one: &Decided| {
+            (one.kind, &*one.channel) == (kind, name)
+                && (one.number == number || matches!(kind, Kind::Connect | Kind::Subscribe))
+        };
+        promise!(
+            decided.as_ref().is_some_and(is_it),
+            "nothing is answered before it is decided",
+            "{line} to {command:?}, and {decided:?}"
+        );
+        let code = line["error"]["code"].as_u64();
+        let is_told = match decided.map(|one| one.fate) {
+            Some(Fate::Granted(0)) => code.is_none(),
+            Some(Fate::Granted(_)) => code.is_none_or(|code| code == u64::from(EXPIRED)),
+            Some(Fate::Denied(expected)) => code == Some(expected.into()),
+            Some(Fate::Failed) => code == Some(INTERNAL.into()),
+            _ => false,
+        };
+        promise!(
+            is_told,
+            "a client is told what was decided",
+            "{line} to {command:?} of {}",
+            self.number
+        );
+        if code.is_none() {
+            if kind == Kind::Rpc {
+                let data = &line["rpc"]["data"];
+                // As text, where it came as bytes.
+                let read = data.as_str().map(serde_json::from_str::<Value>);
+                let told = match &read {
+                    Some(read) => read.as_ref().ok().and_then(|data| data["rpc"].as_u64()),
+                    None => data["rpc"].as_u64(),
+                };
+                promise!(
+                    told == Some(number),
+                    "an RPC is answered with its own result",
+                    "{line} to {number}"
+                );
+                ledger.seen.note(Event::Rpc);
+            }
+            return Ok(true);
+        }
+        ledger.trace.note(&[self.number as u64, code.unwrap_or(0)]);
+        match (kind, channel) {
+            // It begins anew.
+            (Kind::Connect, _) => self.close(),
+            (Kind::Subscribe, Some(channel)) => {
+                self.wants.remove(&channel);
+                self.subscriptions.remove(&channel);
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Whether a decision closes the client with this code.
+    pub(crate) fn is_ended_by(&self, code: Option<u16>, now_ms: u64) -> bool {
+        if code == Some(3005) {
+            return self.is_over("", now_ms);
+        }
+        let mut all = self.decided.iter();
+        all.any(|one| matches!(one.fate, Fate::Ended(ended) if code == Some(ended)))
+    }
+
+    /// Whether the time of a subscription, or of the connection, is over.
+    fn is_over(&self, channel: &str, now_ms: u64) -> bool {
+        let until_ms = self.terms.get(channel);
+        until_ms.is_some_and(|until_ms| *until_ms <= now_ms)
+    }
+
+    /// It was decided on something of this connection at that time.
+    pub(crate) fn note_decided(&mut self, decided: Decided, now_ms: u64) {
+        let channel = match decided.kind {
+            Kind::Connect | Kind::Refresh => Some(Box::default()),
+            Kind::Subscribe | Kind::SubRefresh => Some(decided.channel.clone()),
+            _ => None,
+        };
+        // It comes too late for what has ended since.
+        let channel =
+            channel.filter(|channel| !self.is_over(channel, now_ms.saturating_sub(GRACE_MS)));
+        match (channel, decided.fate) {
+            (Some(channel), Fate::Granted(0)) => drop(self.terms.remove(&channel)),
+            (Some(channel), Fate::Granted(for_s)) => {
+                // Times are said in whole seconds.
+                let until_ms = (now_ms / 1_000 + u64::from(for_s)) * 1_000;
+                self.terms.insert(channel, until_ms);
+            }
+            (Some(channel), Fate::Over) => drop(self.terms.insert(channel, now_ms)),
+            _ => {}
+        }
+        self.decided.push(decided);
+    }
+
+    /// The time of a subscription is over.
+    pub(crate) fn unsubscribed(&mut self, name: &str, ledger: &mut Ledger) -> Check {
+        promise!(
+            self.is_over(name, ledger.now_ms),
+            "subscriptions end for a reason",
+            "{name} of {}: {:?}",
+            self.number,
+            self.terms
+        );
+        ledger.seen.note(Event::Unsubscribed);
+        if let Some(channel) = channels::find(name) {
+            self.subscriptions.remove(&channel);
+            self.wants.remove(&channel);
+        }
+        self.decided
+            .retain(|one| &*one.channel != name || one.kind != Kind::SubRefresh);
+        Ok(())
+    }
+
+    /// Nothing is under way any more.
+    pub(crate) fn check_decided(&self) -> Check {
+        if self.phase != Phase::Online || !self.reads {
+            return Ok(());
+        }
+        let is_open = |one: &&Decided| match one.kind {
+            Kind::Refresh => matches!(one.fate, Fate::Over | Fate::Ended(_)),
+            // It may have ended before.
+            Kind::SubRefresh => matches!(one.fate, Fate::Ended(_)),
+            _ => true,
+        };
+        let left = self.decided.iter().find(is_open);
+        promise!(
+            left.is_none(),
+            "what is decided is done",
+            "{left:?} of {}",
+            self.number
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,270 @@
+//! Those that decide on clients' commands: the back end and an application of each worker, whose verdicts come late, in any
+//! order, or say that they have failed.
+//!
+//! What a command was decided is noted at the [client](crate::decided), which holds its reply against it.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use veche_frontends::hooks::{Decider, Given, Grant, Kind, Question, QuestionId, Verdict, json};
+use veche_hub::ConnectionId;
+
+use crate::channels::{CHANNELS, GIVEN};
+use crate::client::Phase;
+use crate::data::number_in_text;
+use crate::decided::Decided;
+use crate::failure::{Check, promise};
+use crate::ledger::Ledger;
+use crate::seen::Event;
+use crate::world::{WALL_MS, World};
+
+/// The code of a command that is denied.
+const DENIED: u32 = 1001;
+
+/// The code with which a client is closed; it may come back.
+const ENDED: u16 = 4001;
+
+/// What was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It holds for so many seconds; 0: for ever.
+    Granted(u32),
+    Denied(u32),
+    Ended(u16),
+    /// Of refreshes: the time is over.
+    Over,
+    /// The decider could not say, or was too late.
+    Failed,
+}
+
+/// A question, and what was decided if that happened in the call.
+pub(crate) type Asked = (Question, Option<Fate>);
+
+/// The deciders of one life of the process.
+#[derive(Default)]
+pub(crate) struct Decisions {
+    /// Questions that wait, each with the worker that asked, the oldest first.
+    open: Vec<(usize, Question)>,
+    asked: BTreeSet<(usize, ConnectionId, u32)>,
+    /// Clients of which an application was told that they have gone.
+    gone: BTreeSet<Box<str>>,
+    /// Clients of applications that were seen connected when the world was at rest.
+    connected: BTreeSet<Box<str>>,
+}
+
+impl Fate {
+    fn new(salt: u32, kind: Kind) -> Self {
+        let is_refresh = matches!(kind, Kind::Refresh | Kind::SubRefresh);
+        match salt % 16 {
+            0 => Self::Failed,
+            1 => Self::Ended(ENDED),
+            2 | 3 if is_refresh => Self::Over,
+            2 | 3 => Self::Denied(DENIED + salt / 16 % 3),
+            4..=6 => Self::Granted(4 + salt / 16 % 20),
+            _ => Self::Granted(0),
+        }
+    }
+
+    /// Says it of a question, at that time since 1970.
+    fn verdict(self, question: &Question, now_s: u64) -> Verdict {
+        let for_s = match self {
+            Self::Failed => return Verdict::Failed,
+            Self::Denied(code) => {
+                return Verdict::Error {
+                    code,
+                    message: "no".into(),
+                    is_temporary: false,
+                };
+            }
+            Self::Ended(code) => {
+                return Verdict::Disconnect {
+                    code,
+                    reason: "enough".into(),
+                };
+            }
+            Self::Over => 0,
+            Self::Granted(for_s) => for_s,
+        };
+        let mut grant = Grant {
+            expires_at_s: (for_s > 0).then(|| now_s + u64::from(for_s)),
+            is_expired: self == Self::Over,
+            ..Grant::default()
+        };
+        match question.kind {
+            Kind::Connect => {
+                grant.user = question.token.0.clone();
+                grant.channels = CHANNELS[GIVEN]
+                    .iter()
+                    .map(|one| Given {
+                        channel: one.name.into(),
+                        ..Given::default()
+                    })
+                    .collect();
+            }
+            Kind::Rpc => {
+                let data = question.data.as_ref();
+                grant.data = data.and_then(|data| json(&String::from_utf8_lossy(&data.bytes)));
+            }
+            _ => {}
+        }
+        Verdict::Granted(Box::new(grant))
+    }
+}
+
+/// What an application decides in the call: every other RPC, and all that nothing comes of.
+pub(crate) fn at_once(question: &Question) -> Option<(Fate, Verdict)> {
+    let is_at_once = match question.kind {
+        Kind::Disconnect => true,
+        Kind::Rpc => question.id.0.is_multiple_of(2),
+        _ => false,
+    };
+    let fate = Fate::Granted(0);
+    is_at_once.then(|| (fate, fate.verdict(question, 0)))
+}
+
+/// Whether a client waits for the reply to a command of that kind.
+fn is_command(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Connect | Kind::Subscribe | Kind::Publish | Kind::Rpc
+    )
+}
+
+impl World {
+    /// Takes what the sessions of a worker have asked.
+    pub(crate) fn take_questions(&mut self, worker: usize) -> Check {
+        for (question, fate) in self.process.workers[worker].take_questions() {
+            let (session, QuestionId(id)) = (question.session, question.id);
+            promise!(
+                self.decisions.asked.insert((worker, session, id)),
+                "a question is asked once",
+                "{question:?}"
+            );
+            if question.kind == Kind::Disconnect {
+                self.ledger.seen.note(Event::GoneTold);
+                promise!(
+                    self.decisions.gone.insert(question.asker.client.clone()),
+                    "an application is told once that a client has gone",
+                    "{question:?}"
+                );
+                continue;
+            }
+            let mut open = self.decisions.open.iter();
+            let other = open
+                .find(|(of, one)| *of == worker && one.session == session && is_command(one.kind));
+            promise!(
+                other.is_none() || !is_command(question.kind),
+                "commands are asked about one by one",
+                "{question:?} while {other:?} is open"
+            );
+            match fate {
+                Some(fate) => self.note_decision(worker, &question, fate)?,
+                None => self.decisions.open.push((worker, question)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides on one of the questions that wait. Whether there was one.
+    pub(crate) fn decide(&mut self, number: usize, salt: u32) -> Result<bool, crate::Failure> {
+        let count = self.decisions.open.len();
+        let Some(place) = number.checked_rem(count) else {
+            return Ok(false);
+        };
+        if place > 0 {
+            self.ledger.seen.note(Event::DecidedBeforeOlder);
+        }
+        let (worker, question) = self.decisions.open.remove(place);
+        let fate = Fate::new(salt, question.kind);
+        let verdict = fate.verdict(&question, (WALL_MS + self.now_ms) / 1_000);
+        self.note_decision(worker, &question, fate)?;
+        let now = self.now();
+        self.process.workers[worker].decided(&question, verdict, now);
+        Ok(true)
+    }
+
+    /// Decides on all that waits. Whether anything did.
+    pub(crate) fn decide_all(&mut self) -> Result<bool, crate::Failure> {
+        let mut moved = false;
+        let salt = self.decisions.asked.len() as u32;
+        while self.decide(0, salt.wrapping_mul(0x9e37_79b9) >> 8)? {
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Has the client of a question know what was decided, if it is there.
+    fn note_decision(&mut self, worker: usize, question: &Question, fate: Fate) -> Check {
+        let Question { session, kind, .. } = *question;
+        self.ledger.seen.note(match (fate, question.decider) {
+            (Fate::Granted(_), Decider::BackEnd) => Event::Granted,
+            (Fate::Granted(_), Decider::App { .. }) => Event::GrantedByApp,
+            _ => Event::Denied,
+        });
+        if matches!(kind, Kind::Refresh | Kind::SubRefresh) {
+            self.ledger.seen.note(Event::Renewed);
+        }
+        let number = match (kind, &question.data) {
+            (Kind::Publish, Some(data)) => self.ledger.decide(data_of(&data.bytes)?, fate),
+            (Kind::Rpc, Some(data)) => {
+                let data: Value = serde_json::from_slice(&data.bytes).unwrap_or_default();
+                data["rpc"].as_u64().unwrap_or(u64::MAX)
+            }
+            _ => 0,
+        };
+        let link = self.process.workers[worker].link_of(session);
+        let clients = &mut self.peers.clients;
+        let client = clients
+            .iter_mut()
+            .find(|one| link.is_some() && one.link == link);
+        let Some(client) = client else {
+            self.ledger.seen.note(Event::DecidedTooLate);
+            return Ok(());
+        };
+        let decided = Decided {
+            kind,
+            channel: question.channel.clone(),
+            number,
+            fate,
+        };
+        client.note_decided(decided, self.now_ms);
+        Ok(())
+    }
+
+    /// Nothing is under way any more; with `is_end` all clients have gone.
+    pub(crate) fn check_decisions(&mut self, is_end: bool) -> Check {
+        let open = self.decisions.open.first();
+        promise!(open.is_none(), "questions are answered", "{open:?}");
+        for client in &self.peers.clients {
+            client.check_decided()?;
+            if client.is_of_app() && client.phase == Phase::Online && client.reads {
+                let name = client.name.as_str();
+                self.decisions.connected.insert(name.into());
+            }
+        }
+        let Decisions {
+            connected, gone, ..
+        } = &self.decisions;
+        let untold = connected.difference(gone).next();
+        promise!(
+            !is_end || untold.is_none(),
+            "an application is told once that a client has gone",
+            "not of {untold:?}"
+        );
+        Ok(())
+    }
+}
+
+impl Ledger {
+    /// A publication is let through, or is not; its number.
+    fn decide(&mut self, (channel, number): (usize, u64), fate: Fate) -> u64 {
+        if let Fate::Granted(_) = fate {
+            self.let_through(channel, number);
+        }
+        number
+    }
+}
+
+fn data_of(bytes: &[u8]) -> Result<(usize, u64), crate::Failure> {
+    number_in_text(&String::from_utf8_lossy(bytes))
+}
