@@ -206,7 +206,7 @@ impl Client {
         let is_open = |one: &&Decided| match one.kind {
             Kind::Refresh => matches!(one.fate, Fate::Over | Fate::Ended(_)),
             // It may have ended before.
-            Kind::SubRefresh => matches!(one.fate, Fate::Ended(_)),
+            Kind::SubRefresh => false,
             _ => true,
         };
         let left = self.decided.iter().find(is_open);
