@@ -83,6 +83,12 @@ pub(crate) enum Action {
     Decide { question: u8, salt: u32 },
     /// A log writes batches that it was handed.
     Commit { worker: u8, batches: u8 },
+    /// The server process goes away within that time, and another one begins.
+    Drain {
+        within_ms: u16,
+        is_replaced: bool,
+        salt: u32,
+    },
     /// The server process ends at once, and another one begins.
     Crash { salt: u32 },
     /// Something stands still for many rounds, and all that does not need it has to go on.
@@ -121,7 +127,7 @@ pub(crate) const PAUSE_MS: u64 = 301_000;
 type Make = fn(&mut Rng, &Setup) -> Action;
 
 /// Every kind of action, with how often it comes.
-fn kinds(weights: &Weights) -> [(u32, Make); 28] {
+fn kinds(weights: &Weights) -> [(u32, Make); 29] {
     [
         (weights.round, |r, _| Action::Round { salt: r.u32(..) }),
         (weights.turn, |r, _| Action::Turn {
@@ -217,6 +223,11 @@ fn kinds(weights: &Weights) -> [(u32, Make); 28] {
         (weights.rpc, |r, _| Action::Rpc { client: r.u8(..) }),
         (weights.decide, |r, _| Action::Decide {
             question: r.u8(..),
+            salt: r.u32(..),
+        }),
+        (weights.drain, |r, _| Action::Drain {
+            within_ms: *pick(r, &[0, 400, 2_000, 10_000]),
+            is_replaced: r.bool(),
             salt: r.u32(..),
         }),
         (weights.crash, |r, _| Action::Crash { salt: r.u32(..) }),

@@ -21,6 +21,9 @@ pub(crate) const BACK_END: ConnectionId = ConnectionId {
 pub(crate) struct BackEndApp {
     answers: Vec<(Ticket, Answer)>,
     asked: Vec<Asked>,
+    /// When it will have done what it does at the end.
+    stops_at_ms: Option<u64>,
+    has_stopped: bool,
 }
 
 impl BackEndApp {
@@ -33,6 +36,9 @@ impl BackEndApp {
         std::mem::take(&mut self.asked)
     }
 }
+
+/// What it does at the end takes some of these.
+const STOP_STEP_MS: u64 = 150;
 
 const UNREACHABLE: &str = "no route leads to an application";
 
@@ -103,10 +109,18 @@ impl Apps for BackEndApp {
         unreachable!("{UNREACHABLE}")
     }
 
-    fn turn(&mut self, _: &mut Shared) {}
+    fn turn(&mut self, shared: &mut Shared) {
+        if self
+            .stops_at_ms
+            .is_some_and(|at_ms| at_ms <= shared.now.mono_ms)
+        {
+            self.stops_at_ms = None;
+            self.has_stopped = true;
+        }
+    }
 
     fn deadline_ms(&self) -> u64 {
-        u64::MAX
+        self.stops_at_ms.unwrap_or(u64::MAX)
     }
 }
 
@@ -115,6 +129,15 @@ impl AppHost for BackEndApp {
 
     fn requester(session: ConnectionId) -> Option<AppId> {
         (session == BACK_END).then_some(AppId(0))
+    }
+
+    fn stop(&mut self, shared: &mut Shared) {
+        let now_ms = shared.now.mono_ms;
+        self.stops_at_ms = Some(now_ms + now_ms % 7 * STOP_STEP_MS);
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.has_stopped
     }
 
     fn receive(&mut self, message: Self::Message, _: &mut Shared) {

@@ -67,6 +67,10 @@ pub(crate) struct Client {
     pub(crate) decided: Vec<Decided>,
     /// Until when its subscriptions hold, and under the empty name the connection; what holds for ever is not here.
     pub(crate) terms: BTreeMap<Box<str>, u64>,
+    /// The process was there already when it began to go away: the code with which the connection is closed.
+    pub(crate) parting: Option<u16>,
+    /// It was told that.
+    pub(crate) has_parted: bool,
 }
 
 impl Client {
@@ -94,6 +98,8 @@ impl Client {
             decides: setup.decides(number),
             decided: Vec::new(),
             terms: BTreeMap::new(),
+            parting: None,
+            has_parted: false,
         }
     }
 
@@ -104,6 +110,7 @@ impl Client {
     }
 
     pub(crate) fn connect(&mut self, link: LinkId, life: u32) {
+        (self.parting, self.has_parted) = (None, false);
         self.link = Some(link);
         self.life = life;
         self.phase = Phase::Shaking;
@@ -141,6 +148,10 @@ impl Client {
         for said in self.reader.read(bytes)? {
             match said {
                 Said::Status(101) => self.ask_to_connect(ledger),
+                Said::Status(503) if self.parting.is_some() => {
+                    ledger.seen.note(Event::RefusedInDrain);
+                    self.phase = Phase::Closing;
+                }
                 // It was too slow.
                 Said::Status(408) => self.phase = Phase::Closing,
                 Said::Status(status) => {
@@ -161,8 +172,13 @@ impl Client {
         // Slow, no pong, stale (without a connect command), disconnected by the back end; or the answer to its own.
         let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
             || self.phase == Phase::Closing
+            || code.is_some() && code == self.parting
             || self.is_ended_by(code, ledger.now_ms);
         promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
+        if code.is_some() && code == self.parting {
+            self.has_parted = true;
+            ledger.seen.note(Event::Parted);
+        }
         match code {
             Some(3008) => ledger.seen.note(Event::Slow),
             Some(3012) => ledger.seen.note(Event::Silent),

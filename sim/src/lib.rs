@@ -21,6 +21,7 @@ mod data;
 mod decided;
 mod decider;
 mod disk;
+mod drain;
 mod failure;
 mod fossil;
 mod lanes;

@@ -51,6 +51,8 @@ pub(crate) struct Listener {
     pub(crate) out: Vec<u8>,
     pub(crate) reads: bool,
     reader: Reader,
+    /// The code with which the connection is closed, since the process goes away.
+    pub(crate) parting: Option<u16>,
     hears: BTreeMap<usize, Hears>,
     /// Up to where it knows channels, where it is told.
     places: BTreeMap<usize, Place>,
@@ -78,6 +80,7 @@ impl Listener {
             out: Vec::new(),
             reads: true,
             reader: Reader::new(Encoding::Json),
+            parting: None,
             hears: BTreeMap::new(),
             places: BTreeMap::new(),
         }
@@ -120,6 +123,7 @@ impl Listener {
 
     pub(crate) fn dropped(&mut self) {
         self.phase = Phase::Offline;
+        self.parting = None;
         self.link = None;
         self.out.clear();
         self.hears.clear();
@@ -160,9 +164,13 @@ impl Listener {
         // Slow, silent, or disconnected by the back end.
         let is_fair = match code {
             Some(1013) => !is_lossy,
+            Some(1012) => self.parting == code,
             _ => matches!(code, Some(1001 | 3503)) || self.phase == Phase::Closing,
         };
         promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
+        if code == Some(1012) {
+            ledger.seen.note(Event::PartedForAnother);
+        }
         if code == Some(1013) {
             ledger.seen.note(Event::Slow);
         }

@@ -66,6 +66,12 @@ impl Peers {
         all.any(|(reads, link)| !reads && link.is_some())
     }
 
+    /// Whether it is a client that has been told that it is connected, and nothing else since.
+    pub(crate) fn is_online(&self, peer: usize) -> bool {
+        let client = self.clients.get(peer);
+        client.is_some_and(|client| client.phase == Phase::Online)
+    }
+
     /// Its end of the link is gone.
     pub(crate) fn dropped(&mut self, peer: usize) {
         match peer {
@@ -125,7 +131,7 @@ impl World {
         let Some(number) = number.checked_rem(self.peers.listeners.len()) else {
             return;
         };
-        if self.peers.listeners[number].phase != Phase::Offline {
+        if self.peers.listeners[number].phase != Phase::Offline || self.drain.is_some() {
             return;
         }
         let link = self.open(LISTENERS + number, worker, site::PUBLIC);
@@ -141,6 +147,9 @@ impl World {
         };
         let caller = &self.peers.callers[number];
         if caller.link.is_none() {
+            if self.drain.is_some() {
+                return;
+            }
             let listener = match caller.speaks {
                 Speaks::Http => site::INTERNAL,
                 Speaks::Lines => site::PUSH,

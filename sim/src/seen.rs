@@ -72,6 +72,11 @@ pub(crate) enum Event {
     Rpc,
     /// An application was told that a client has gone.
     GoneTold,
+    /// A process went away in its time; clients were told, also that another one has begun, or came too late.
+    Drained,
+    Parted,
+    PartedForAnother,
+    RefusedInDrain,
     /// The process ended; what was on disk came back.
     Crashed,
     Restored,
@@ -97,7 +102,7 @@ pub(crate) enum Event {
 }
 
 /// All of them.
-const EVENTS: [Event; 53] = [
+const EVENTS: [Event; 57] = [
     Event::Connected,
     Event::Heard,
     Event::HeardInBinary,
@@ -138,6 +143,10 @@ const EVENTS: [Event; 53] = [
     Event::Unsubscribed,
     Event::Rpc,
     Event::GoneTold,
+    Event::Drained,
+    Event::Parted,
+    Event::PartedForAnother,
+    Event::RefusedInDrain,
     Event::Crashed,
     Event::Restored,
     Event::WentOn,

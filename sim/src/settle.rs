@@ -28,6 +28,7 @@ const STEP_MS: u64 = 500;
 impl World {
     /// Lets everything arrive that is under way, with `is_long` also what time brings, and looks.
     pub(crate) fn settle(&mut self, is_long: bool, has_slow: bool) -> Check {
+        self.wait_for_drain()?;
         if !has_slow {
             self.peers.all_read();
         }

@@ -67,6 +67,7 @@ pub(crate) struct Weights {
     pub(crate) settle: u32,
     pub(crate) decide: u32,
     pub(crate) rpc: u32,
+    pub(crate) drain: u32,
 }
 
 /// Longer than any world lasts.
@@ -139,6 +140,7 @@ impl Setup {
                 stall: random.u32(1..4),
                 decide: random.u32(3..20),
                 rpc: random.u32(0..8),
+                drain: random.u32(0..3) / 2,
             },
         }
     }

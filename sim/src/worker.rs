@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use fastrand::Rng;
 use veche_frontends::hooks::{Decider, Question, Verdict};
-use veche_frontends::{End, Now, Shared};
+use veche_frontends::{End, Now, Parting, Shared};
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_worker::{Outgoing, Request, TransportCommand, TurnLimits, TurnState, Write};
 
@@ -43,6 +43,8 @@ pub(crate) struct Worker {
     due_ms: u64,
     /// What the back end is to decide.
     asked: Vec<Asked>,
+    /// Its applications have stopped, just now.
+    has_stopped: bool,
 }
 
 /// What is kept of a transport beside its connection.
@@ -105,6 +107,7 @@ impl Worker {
             is_woken: true,
             due_ms: 0,
             asked: Vec::new(),
+            has_stopped: false,
         }
     }
 
@@ -220,7 +223,7 @@ impl Worker {
         while let Some(request) = self.worker.poll_request() {
             match request {
                 Request::Hook(question) => self.asked.push((question, None)),
-                Request::AppsStopped => {}
+                Request::AppsStopped => self.has_stopped = true,
             }
         }
         if let Some(disk) = &mut around.disk
@@ -394,6 +397,27 @@ impl Worker {
             }
         }
         self.command_transports();
+    }
+
+    /// The process begins to go away.
+    pub(crate) fn drain(&mut self, within_ms: u64, parting: Parting, now: Now) {
+        self.worker.set_now(now);
+        self.worker.handle_drain(within_ms, parting);
+    }
+
+    /// The applications of all workers have stopped.
+    pub(crate) fn apps_stopped(&mut self) {
+        self.worker.handle_apps_stopped();
+    }
+
+    /// Whether those of this worker have, since the last time.
+    pub(crate) fn take_stopped(&mut self) -> bool {
+        std::mem::take(&mut self.has_stopped)
+    }
+
+    /// How many connections it had at most.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.given.len()
     }
 
     /// The link of a connection that is there.

@@ -14,6 +14,7 @@ use crate::channels::{CHANNELS, COMMON};
 use crate::client::{OWED_MAX, Phase};
 use crate::decider::Decisions;
 use crate::disk::Disk;
+use crate::drain::Drain;
 use crate::failure::{Check, promise};
 use crate::ledger::{Ledger, Source};
 use crate::network::{LinkId, Network};
@@ -49,6 +50,8 @@ pub(crate) struct World {
     pub(crate) disk: Option<Disk>,
     pub(crate) back_end: BackEnd,
     pub(crate) decisions: Decisions,
+    /// The process goes away.
+    pub(crate) drain: Option<Drain>,
 }
 
 impl World {
@@ -67,6 +70,7 @@ impl World {
             disk,
             back_end: BackEnd::default(),
             decisions: Decisions::default(),
+            drain: None,
             setup,
         })
     }
@@ -74,6 +78,7 @@ impl World {
     /// Does one thing, and looks at what must hold.
     pub(crate) fn step(&mut self, action: Action) -> Check {
         self.act(action)?;
+        self.check_drain()?;
         self.check()
     }
 
@@ -122,6 +127,7 @@ impl World {
                 times,
             } => self.push(self.worker(worker), channel.into(), pad, times),
             Action::Pause => {
+                self.wait_for_drain()?;
                 self.rest()?;
                 self.pass(PAUSE_MS);
                 Ok(())
@@ -155,6 +161,14 @@ impl World {
                 Ok(())
             }
             Action::Decide { question, salt } => self.decide(question.into(), salt).map(drop),
+            Action::Drain {
+                within_ms,
+                is_replaced,
+                salt,
+            } => {
+                self.drain(within_ms.into(), is_replaced, salt);
+                Ok(())
+            }
             Action::Crash { salt } => self.crash(salt),
             Action::Stall { what, worker, salt } => self.stall(what, self.worker(worker), salt),
             Action::Settle { is_long, has_slow } => self.settle(is_long, has_slow),
@@ -215,7 +229,7 @@ impl World {
     }
 
     pub(crate) fn connect(&mut self, number: usize, worker: u8) {
-        if self.peers.clients[number].phase != Phase::Offline {
+        if self.peers.clients[number].phase != Phase::Offline || self.drain.is_some() {
             return;
         }
         let id = self.open(number, worker, site::PUBLIC);
@@ -316,6 +330,12 @@ impl World {
             // All has come but the end, or there is nobody who could send more.
             let is_over = link.unsent.is_empty() && link.down_ends || link.server.is_none();
             if is_over {
+                let is_told = !link.down_ends || !self.peers.is_online(client);
+                promise!(
+                    is_told,
+                    "sessions end with a Close",
+                    "that of {client} does not"
+                );
                 self.drop_client(id, link.down_ends);
             }
             return Ok(is_over);
@@ -346,6 +366,9 @@ impl World {
             self.answered(ticket, answer)?;
         }
         self.take_questions(worker)?;
+        if self.process.workers[worker].take_stopped() {
+            self.note_stopped(worker)?;
+        }
         Ok(moved)
     }
 
@@ -371,7 +394,7 @@ impl World {
     }
 
     /// The process ends, and another one begins.
-    fn crash(&mut self, salt: u32) -> Check {
+    pub(crate) fn crash(&mut self, salt: u32) -> Check {
         let mut random = Rng::with_seed(salt.into());
         // Some of what was handed over is written, though nobody was told.
         if let Some(disk) = &mut self.disk {
@@ -400,6 +423,7 @@ impl World {
         }
         self.back_end = BackEnd::default();
         self.decisions = Decisions::default();
+        self.drain = None;
         self.ledger.life += 1;
         self.ledger.seen.note(Event::Crashed);
         if self

@@ -1,0 +1,157 @@
+//! A process that goes away in its time: applications stop, clients are told one after the other, and another process
+//! begins when all of them have gone.
+
+use std::collections::BTreeSet;
+
+use veche_frontends::Parting;
+
+use crate::failure::{Check, promise};
+use crate::network::Link;
+use crate::seen::Event;
+use crate::world::World;
+
+/// The code of Centrifugo's protocol for a server that goes away, whatever comes after it.
+const SHUTDOWN: u16 = 3001;
+
+/// Clients are told within so many tenths of the time; the rest is for closing handshakes.
+const TELLING_TENTHS: u64 = 8;
+
+/// In how many steps the time of a drain passes when a world waits for its end.
+const STEPS: u64 = 10;
+
+/// A drain under way. Nobody accepts connections meanwhile.
+pub(crate) struct Drain {
+    began_ms: u64,
+    within_ms: u64,
+    salt: u32,
+    /// The clients that are connected, each with its worker.
+    clients: Vec<(usize, usize)>,
+    /// Places for connections that each worker has.
+    places: Vec<usize>,
+    /// Workers whose applications have stopped.
+    stopped: BTreeSet<usize>,
+}
+
+impl World {
+    /// The process begins to go away.
+    pub(crate) fn drain(&mut self, within_ms: u64, is_replaced: bool, salt: u32) {
+        if self.drain.is_some() {
+            return;
+        }
+        let parting = match is_replaced {
+            true => Parting::Replaced,
+            false => Parting::Stopping,
+        };
+        let now = self.now();
+        let workers = &mut self.process.workers;
+        let worker_of = |link: &Link| link.server.map(|(worker, _)| worker);
+        let mut clients = Vec::new();
+        for (number, client) in self.peers.clients.iter_mut().enumerate() {
+            let link = client.link.and_then(|id| self.network.links.get(&id));
+            if let Some(worker) = link.and_then(worker_of) {
+                client.parting = Some(SHUTDOWN);
+                clients.push((number, worker));
+            }
+        }
+        for listener in &mut self.peers.listeners {
+            let link = listener.link.and_then(|id| self.network.links.get(&id));
+            if link.and_then(worker_of).is_some() {
+                listener.parting = Some(parting.words().0);
+            }
+        }
+        self.drain = Some(Drain {
+            began_ms: self.now_ms,
+            within_ms,
+            salt,
+            clients,
+            places: workers.iter().map(|worker| worker.places()).collect(),
+            stopped: BTreeSet::new(),
+        });
+        for worker in workers {
+            worker.drain(within_ms, parting, now);
+        }
+    }
+
+    /// The applications of a worker have stopped; once those of all have, all workers are told.
+    pub(crate) fn note_stopped(&mut self, worker: usize) -> Check {
+        let Some(drain) = &mut self.drain else {
+            promise!(false, "applications stop in a drain", "of worker {worker}");
+            return Ok(());
+        };
+        promise!(
+            drain.stopped.insert(worker),
+            "the applications of a worker stop once",
+            "of worker {worker}"
+        );
+        if drain.stopped.len() == self.process.workers.len() {
+            for worker in &mut self.process.workers {
+                worker.apps_stopped();
+            }
+        }
+        Ok(())
+    }
+
+    /// What holds while clients are told.
+    pub(crate) fn check_drain(&mut self) -> Check {
+        let Some(drain) = &self.drain else {
+            return Ok(());
+        };
+        let elapsed_ms = self.now_ms - drain.began_ms;
+        let telling_ms = drain.within_ms * TELLING_TENTHS / 10;
+        let is_told = |client: &usize| self.peers.clients[*client].has_parted;
+        let has_stopped = drain.stopped.len() == self.process.workers.len();
+        for (worker, places) in drain.places.iter().enumerate() {
+            let its = drain.clients.iter().filter(|(_, of)| *of == worker);
+            let told = its.filter(|(client, _)| is_told(client)).count();
+            promise!(
+                told == 0 || has_stopped || elapsed_ms >= drain.within_ms / 4,
+                "applications stop before clients are told",
+                "{told} are after {elapsed_ms} of {} ms",
+                drain.within_ms
+            );
+            let due = *places as u64 * elapsed_ms.min(telling_ms) / telling_ms.max(1);
+            promise!(
+                elapsed_ms >= telling_ms || told as u64 <= due + 1,
+                "clients are told over the time of a drain",
+                "{told} of {places} after {elapsed_ms} of {telling_ms} ms"
+            );
+        }
+        match elapsed_ms >= drain.within_ms {
+            true => self.finish_drain(),
+            false => Ok(()),
+        }
+    }
+
+    /// Lets the time of a drain pass, if there is one.
+    pub(crate) fn wait_for_drain(&mut self) -> Check {
+        let Some(drain) = &self.drain else {
+            return Ok(());
+        };
+        let end_ms = drain.began_ms + drain.within_ms;
+        let step_ms = end_ms.saturating_sub(self.now_ms) / STEPS;
+        for _ in 0..STEPS {
+            self.rest()?;
+            self.pass(step_ms);
+            self.check_drain()?;
+        }
+        self.pass(end_ms.saturating_sub(self.now_ms));
+        self.check_drain()
+    }
+
+    /// The time is over: all that could hear of it have gone, and another process begins.
+    fn finish_drain(&mut self) -> Check {
+        self.rest()?;
+        for (id, link) in &self.network.links {
+            promise!(
+                link.server.is_none() || !link.has_client || !self.peers.reads(link.client),
+                "connections are closed when a drain is over",
+                "link {id} of {}",
+                link.client
+            );
+        }
+        self.ledger.seen.note(Event::Drained);
+        self.check_decisions(false)?;
+        let salt = self.drain.take().map_or(0, |drain| drain.salt);
+        self.crash(salt)
+    }
+}
