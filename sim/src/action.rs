@@ -83,6 +83,10 @@ pub(crate) enum Action {
     Decide { question: u8, salt: u32 },
     /// A log writes batches that it was handed.
     Commit { worker: u8, batches: u8 },
+    /// An application begins a connection to another server.
+    Dial { worker: u8, salt: u32 },
+    /// Such a server sends a message, or closes.
+    Say { server: u8, closes: bool },
     /// The server process goes away within that time, and another one begins.
     Drain {
         within_ms: u16,
@@ -127,7 +131,7 @@ pub(crate) const PAUSE_MS: u64 = 301_000;
 type Make = fn(&mut Rng, &Setup) -> Action;
 
 /// Every kind of action, with how often it comes.
-fn kinds(weights: &Weights) -> [(u32, Make); 29] {
+fn kinds(weights: &Weights) -> [(u32, Make); 31] {
     [
         (weights.round, |r, _| Action::Round { salt: r.u32(..) }),
         (weights.turn, |r, _| Action::Turn {
@@ -224,6 +228,14 @@ fn kinds(weights: &Weights) -> [(u32, Make); 29] {
         (weights.decide, |r, _| Action::Decide {
             question: r.u8(..),
             salt: r.u32(..),
+        }),
+        (weights.dial, |r, _| Action::Dial {
+            worker: r.u8(..),
+            salt: r.u32(..),
+        }),
+        (weights.say, |r, _| Action::Say {
+            server: r.u8(..),
+            closes: r.u8(0..12) == 0,
         }),
         (weights.drain, |r, _| Action::Drain {
             within_ms: *pick(r, &[0, 400, 2_000, 10_000]),

@@ -1,5 +1,7 @@
 //! The back end as an application of each worker: it gets the hub's answers to what it asked there.
 
+use std::collections::HashMap;
+
 use veche_frontends::app::{Gone, Outcome, Progress, Request, Response, Verdict};
 use veche_frontends::hooks::Question;
 use veche_frontends::shared::Renewal;
@@ -9,6 +11,7 @@ use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
 
 use crate::decider::{self, Asked};
+use crate::dialed::Told;
 
 /// As whom the back end asks the hub: a session that no connection has.
 pub(crate) const BACK_END: ConnectionId = ConnectionId {
@@ -16,11 +19,14 @@ pub(crate) const BACK_END: ConnectionId = ConnectionId {
     generation: 0,
 };
 
-/// It also decides on the commands of some clients. No route leads here, so no session calls it otherwise.
+/// It also decides on the commands of some clients, and sends back what comes on connections that it has dialed. No route leads here, so no session calls it otherwise.
 #[derive(Default)]
 pub(crate) struct BackEndApp {
     answers: Vec<(Ticket, Answer)>,
     asked: Vec<Asked>,
+    /// The numbers of connections that it has dialed, also of those that are over.
+    dialed: HashMap<ConnectionId, u64>,
+    told: Vec<(u64, Told)>,
     /// When it will have done what it does at the end.
     stops_at_ms: Option<u64>,
     has_stopped: bool,
@@ -29,6 +35,11 @@ pub(crate) struct BackEndApp {
 impl BackEndApp {
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Answer)> {
         std::mem::take(&mut self.answers)
+    }
+
+    /// Takes what it was told of connections that it has dialed.
+    pub(crate) fn take_dialed(&mut self) -> Vec<(u64, Told)> {
+        std::mem::take(&mut self.told)
     }
 
     /// Takes what it is to decide, and what it has decided in the call.
@@ -64,16 +75,32 @@ impl Apps for BackEndApp {
     fn message(
         &mut self,
         _: AppId,
-        _: ConnectionId,
-        _: MessageKind,
-        _: &[u8],
-        _: &mut Shared,
+        id: ConnectionId,
+        kind: MessageKind,
+        data: &[u8],
+        shared: &mut Shared,
     ) -> Progress {
-        unreachable!("{UNREACHABLE}")
+        shared.ports.outboxes.send(id, kind, data);
+        Progress::Done
     }
 
-    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {
-        unreachable!("{UNREACHABLE}")
+    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {}
+
+    fn client_opened(
+        &mut self,
+        _: AppId,
+        token: u64,
+        id: ConnectionId,
+        _: Option<&str>,
+        _: &mut Shared,
+    ) -> Option<()> {
+        self.dialed.insert(id, token);
+        self.told.push((token, Told::Opened));
+        Some(())
+    }
+
+    fn client_failed(&mut self, _: AppId, token: u64, _: &str, _: &mut Shared) {
+        self.told.push((token, Told::Failed));
     }
 
     fn answered(
@@ -87,8 +114,10 @@ impl Apps for BackEndApp {
         self.answers.push((ticket, answer));
     }
 
-    fn closed(&mut self, _: AppId, _: ConnectionId, _: u16, _: &str, _: &mut Shared) {
-        unreachable!("{UNREACHABLE}")
+    fn closed(&mut self, _: AppId, id: ConnectionId, _: u16, _: &str, _: &mut Shared) {
+        if let Some(token) = self.dialed.get(&id) {
+            self.told.push((*token, Told::Closed));
+        }
     }
 
     fn request(

@@ -59,6 +59,12 @@ impl World {
                 listener.parting = Some(parting.words().0);
             }
         }
+        for one in &mut self.peers.one_ways {
+            let link = one.link.and_then(|id| self.network.links.get(&id));
+            if link.and_then(worker_of).is_some() {
+                one.parting = Some(SHUTDOWN);
+            }
+        }
         self.drain = Some(Drain {
             began_ms: self.now_ms,
             within_ms,
@@ -151,6 +157,7 @@ impl World {
         }
         self.ledger.seen.note(Event::Drained);
         self.check_decisions(false)?;
+        self.check_dials(false)?;
         let salt = self.drain.take().map_or(0, |drain| drain.salt);
         self.crash(salt)
     }

@@ -5,20 +5,27 @@
 use crate::caller::{Call, Caller, Speaks};
 use crate::channels::{self, CHANNELS};
 use crate::client::{Client, Phase};
+use crate::dialed::Dials;
 use crate::failure::{Check, promise};
 use crate::listener::Listener;
 use crate::network::LinkId;
+use crate::one_way::OneWay;
 use crate::setup::Setup;
 use crate::site;
 use crate::world::World;
 
 const LISTENERS: usize = 1_000;
 const CALLERS: usize = 2_000;
+const ONE_WAYS: usize = 3_000;
+/// From here on servers to which applications have connections.
+pub(crate) const DIALED: usize = 10_000;
 
 pub(crate) struct Peers {
     pub(crate) clients: Vec<Client>,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) callers: Vec<Caller>,
+    pub(crate) one_ways: Vec<OneWay>,
+    pub(crate) dials: Dials,
 }
 
 impl Peers {
@@ -29,11 +36,15 @@ impl Peers {
                 .collect(),
             listeners: (0..setup.listeners).map(Listener::new).collect(),
             callers: (0..setup.callers).map(Caller::new).collect(),
+            one_ways: (0..setup.one_ways).map(OneWay::new).collect(),
+            dials: Dials::default(),
         }
     }
 
     pub(crate) fn reads(&self, peer: usize) -> bool {
         match peer {
+            DIALED.. => true,
+            ONE_WAYS.. => self.one_ways[peer - ONE_WAYS].reads,
             CALLERS.. => true,
             LISTENERS.. => self.listeners[peer - LISTENERS].reads,
             _ => self.clients[peer].reads,
@@ -42,14 +53,26 @@ impl Peers {
 
     /// Has the client or listener of that number read what it is sent, or stop to.
     pub(crate) fn set_reads(&mut self, number: usize, reads: bool) {
-        let number = number % (self.clients.len() + self.listeners.len());
-        match number.checked_sub(self.clients.len()) {
+        let (clients, listeners) = (self.clients.len(), self.listeners.len());
+        let number = number % (clients + self.listening());
+        match number.checked_sub(clients) {
+            Some(one_way) if one_way >= listeners => {
+                self.one_ways[one_way - listeners].reads = reads;
+            }
             Some(listener) => self.listeners[listener].reads = reads,
             None => self.clients[number].reads = reads,
         }
     }
 
+    /// How many listen, to push routes or by Centrifugo's protocol.
+    pub(crate) fn listening(&self) -> usize {
+        self.listeners.len() + self.one_ways.len()
+    }
+
     pub(crate) fn all_read(&mut self) {
+        for one in &mut self.one_ways {
+            one.reads = true;
+        }
         for client in &mut self.clients {
             client.reads = true;
         }
@@ -62,7 +85,8 @@ impl Peers {
     pub(crate) fn has_slow(&self) -> bool {
         let clients = self.clients.iter().map(|one| (one.reads, one.link));
         let listeners = self.listeners.iter().map(|one| (one.reads, one.link));
-        let mut all = clients.chain(listeners);
+        let one_ways = self.one_ways.iter().map(|one| (one.reads, one.link));
+        let mut all = clients.chain(listeners).chain(one_ways);
         all.any(|(reads, link)| !reads && link.is_some())
     }
 
@@ -75,6 +99,8 @@ impl Peers {
     /// Its end of the link is gone.
     pub(crate) fn dropped(&mut self, peer: usize) {
         match peer {
+            DIALED.. => self.dials.dropped(peer - DIALED),
+            ONE_WAYS.. => self.one_ways[peer - ONE_WAYS].dropped(),
             CALLERS.. => self.callers[peer - CALLERS].dropped(),
             LISTENERS.. => self.listeners[peer - LISTENERS].dropped(),
             _ => self.clients[peer].dropped(),
@@ -82,8 +108,16 @@ impl Peers {
     }
 
     /// Its link, what it has to send, and how many answers it waits for.
-    fn outgoing(&mut self, peer: usize) -> (Option<LinkId>, &mut Vec<u8>, usize) {
-        match peer {
+    fn outgoing(&mut self, peer: usize) -> Option<(Option<LinkId>, &mut Vec<u8>, usize)> {
+        let outgoing = match peer {
+            DIALED.. => {
+                let one = self.dials.server(peer - DIALED)?;
+                (one.link, &mut one.out, 1)
+            }
+            ONE_WAYS.. => {
+                let one = &mut self.one_ways[peer - ONE_WAYS];
+                (one.link, &mut one.out, 1)
+            }
             CALLERS.. => {
                 let one = &mut self.callers[peer - CALLERS];
                 let owed = one.owed();
@@ -98,14 +132,17 @@ impl Peers {
                 let one = &mut self.clients[peer];
                 (one.link, &mut one.out, one.owed.len())
             }
-        }
+        };
+        Some(outgoing)
     }
 }
 
 impl World {
     /// What somebody has to say goes on its way.
     pub(crate) fn send(&mut self, peer: usize) {
-        let (id, out, owed) = self.peers.outgoing(peer);
+        let Some((id, out, owed)) = self.peers.outgoing(peer) else {
+            return;
+        };
         if let Some(id) = id
             && let Some(link) = self.network.links.get_mut(&id)
         {
@@ -118,19 +155,28 @@ impl World {
     pub(crate) fn hand(&mut self, peer: usize, bytes: Vec<u8>) -> Check {
         let (ledger, setup) = (&mut self.ledger, &self.setup);
         match peer {
+            DIALED.. => return self.hand_to_server(peer - DIALED, bytes),
+            ONE_WAYS.. => self.peers.one_ways[peer - ONE_WAYS].received(bytes, ledger)?,
             CALLERS.. => self.peers.callers[peer - CALLERS].received(&bytes, ledger, setup)?,
             LISTENERS.. => self.peers.listeners[peer - LISTENERS].received(bytes, ledger)?,
             _ => self.peers.clients[peer].received(bytes, ledger, setup)?,
         }
         self.send(peer);
+        let one = self.peers.one_ways.get(peer.wrapping_sub(ONE_WAYS));
+        if let Some(link) = one.filter(|one| one.is_over).and_then(|one| one.link) {
+            self.drop_client(link, true);
+        }
         Ok(())
     }
 
     /// A listener that has no connection begins one.
     pub(crate) fn listen(&mut self, number: usize, worker: u8) {
-        let Some(number) = number.checked_rem(self.peers.listeners.len()) else {
+        let Some(number) = number.checked_rem(self.peers.listening()) else {
             return;
         };
+        if let Some(one_way) = number.checked_sub(self.peers.listeners.len()) {
+            return self.listen_one_way(one_way, worker);
+        }
         if self.peers.listeners[number].phase != Phase::Offline || self.drain.is_some() {
             return;
         }
@@ -138,6 +184,16 @@ impl World {
         let life = self.ledger.life;
         self.peers.listeners[number].connect(link, life);
         self.send(LISTENERS + number);
+    }
+
+    fn listen_one_way(&mut self, number: usize, worker: u8) {
+        if self.peers.one_ways[number].phase != Phase::Offline || self.drain.is_some() {
+            return;
+        }
+        let link = self.open(ONE_WAYS + number, worker, site::PUBLIC);
+        let life = self.ledger.life;
+        self.peers.one_ways[number].connect(link, life, &self.ledger);
+        self.send(ONE_WAYS + number);
     }
 
     /// A back end calls, by a connection that begins now if there is none.
@@ -166,13 +222,27 @@ impl World {
 
     pub(crate) fn is_caller(&self, id: LinkId) -> bool {
         let link = self.network.links.get(&id);
-        link.is_some_and(|link| link.client >= CALLERS)
+        link.is_some_and(|link| (CALLERS..ONE_WAYS).contains(&link.client))
+    }
+
+    pub(crate) fn is_one_way(&self, id: LinkId) -> bool {
+        let link = self.network.links.get(&id);
+        link.is_some_and(|link| (ONE_WAYS..DIALED).contains(&link.client))
+    }
+
+    /// Whether its client has gone, and the server does not know.
+    pub(crate) fn is_silent(&self, id: LinkId) -> bool {
+        let link = self.network.links.get(&id);
+        link.is_some_and(|link| !link.has_client)
     }
 
     /// Nothing is under way any more.
     pub(crate) fn check_peers(&mut self) -> Check {
         for listener in &self.peers.listeners {
             listener.check(&mut self.ledger, &self.setup)?;
+        }
+        for one in &self.peers.one_ways {
+            one.check(&self.ledger)?;
         }
         for (number, caller) in self.peers.callers.iter().enumerate() {
             promise!(

@@ -77,6 +77,17 @@ pub(crate) enum Event {
     Parted,
     PartedForAnother,
     RefusedInDrain,
+    /// A client that only listens was connected, heard something, went on where it was, heard what it had missed, and was told that the process goes away.
+    ConnectedOneWay,
+    HeardOneWay,
+    WentOnOneWay,
+    RecoveredOneWay,
+    PartedOneWay,
+    /// A connection that an application has dialed was open, sent something back, ended, or never was open.
+    DialedOpen,
+    Echoed,
+    DialedClosed,
+    DialFailed,
     /// The process ended; what was on disk came back.
     Crashed,
     Restored,
@@ -102,7 +113,7 @@ pub(crate) enum Event {
 }
 
 /// All of them.
-const EVENTS: [Event; 57] = [
+const EVENTS: [Event; 66] = [
     Event::Connected,
     Event::Heard,
     Event::HeardInBinary,
@@ -147,6 +158,15 @@ const EVENTS: [Event; 57] = [
     Event::Parted,
     Event::PartedForAnother,
     Event::RefusedInDrain,
+    Event::ConnectedOneWay,
+    Event::HeardOneWay,
+    Event::WentOnOneWay,
+    Event::RecoveredOneWay,
+    Event::PartedOneWay,
+    Event::DialedOpen,
+    Event::Echoed,
+    Event::DialedClosed,
+    Event::DialFailed,
     Event::Crashed,
     Event::Restored,
     Event::WentOn,

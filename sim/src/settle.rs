@@ -37,7 +37,7 @@ impl World {
             for client in 0..self.peers.clients.len() {
                 self.connect(client, client as u8);
             }
-            for listener in 0..self.peers.listeners.len() {
+            for listener in 0..self.peers.listening() {
                 self.listen(listener, listener as u8);
             }
             self.wait()?;
@@ -52,6 +52,7 @@ impl World {
             self.check_channel(channel)?;
         }
         self.check_decisions(false)?;
+        self.check_dials(false)?;
         self.check_peers()
     }
 
@@ -63,6 +64,9 @@ impl World {
             match random.u8(0..3) {
                 // Nothing is asked of a back end that is silent: it may stay for ever.
                 _ if self.is_caller(id) => self.drop_server(id),
+                // A client that only listens is missed by its transport alone.
+                0 | 2 if self.is_one_way(id) => self.drop_server(id),
+                _ if self.is_one_way(id) && self.is_silent(id) => self.drop_server(id),
                 0 => self.drop_server(id),
                 1 => self.drop_client(id, true),
                 _ => {}
@@ -94,6 +98,7 @@ impl World {
         }
         self.check_quiet()?;
         self.check_decisions(true)?;
+        self.check_dials(true)?;
         promise!(
             self.process.lanes.is_quiet(),
             "credits come back",
@@ -318,7 +323,9 @@ impl World {
         let (kind, name) = (CHANNELS[channel].kind, CHANNELS[channel].name);
         let present = self.present(channel)?;
         let subscribers = self.subscribers(channel).map(|one| one.name.clone());
-        let expected: BTreeSet<_> = subscribers.collect();
+        let one_ways = self.peers.one_ways.iter();
+        let listening = one_ways.filter_map(|one| one.name_in(channel));
+        let expected: BTreeSet<_> = subscribers.chain(listening).collect();
         // Of some the server does not know yet that they are gone; in lounges they may come back.
         let has_silent = self.network.links.values().any(|link| !link.has_client);
         let is_exact = !has_silent && !self.peers.has_slow() && kind.has_exact_presence();

@@ -13,6 +13,8 @@ pub(crate) struct Setup {
     /// Clients of push routes, and back ends with connections of their own.
     pub(crate) listeners: usize,
     pub(crate) callers: usize,
+    /// Clients of Centrifugo's protocol that only listen.
+    pub(crate) one_ways: usize,
     /// Bytes of publications that an outbox may hold.
     pub(crate) outbox_bytes: usize,
     /// Bytes that are on their way to a client at most; what is beyond waits in the server.
@@ -68,6 +70,8 @@ pub(crate) struct Weights {
     pub(crate) decide: u32,
     pub(crate) rpc: u32,
     pub(crate) drain: u32,
+    pub(crate) dial: u32,
+    pub(crate) say: u32,
 }
 
 /// Longer than any world lasts.
@@ -96,6 +100,7 @@ impl Setup {
             clients: random.usize(if is_crowded { 20..=40 } else { 2..=7 }),
             listeners: random.usize(0..=6),
             callers: random.usize(0..=4),
+            one_ways: random.usize(0..=3),
             outbox_bytes,
             pipe_bytes: *pick(random, &[300, 1_500, 6_000]),
             credits: match is_hasty {
@@ -119,7 +124,7 @@ impl Setup {
                 advance: random.u32(if is_slow { 5..15 } else { 1..6 }),
                 pause: u32::from(is_patient),
                 connect: random.u32(if is_crowded { 30..60 } else { 5..20 }),
-                listen: random.u32(2..10),
+                listen: random.u32(4..16),
                 call: random.u32(0..25),
                 subscribe: random.u32(if is_crowded { 30..60 } else { 5..30 }),
                 unsubscribe: random.u32(if is_hasty || is_crowded {
@@ -141,6 +146,8 @@ impl Setup {
                 decide: random.u32(3..20),
                 rpc: random.u32(0..8),
                 drain: random.u32(0..3) / 2,
+                dial: random.u32(0..4),
+                say: random.u32(0..10),
             },
         }
     }

@@ -28,6 +28,7 @@ use veche_proto::websocket;
 use crate::channels::{self, CHANNELS, GIVEN};
 use crate::decided::Decides;
 use crate::listener::{Promised, ROUTES};
+use crate::one_way::CARRIERS;
 use crate::setup::Setup;
 
 /// Listeners.
@@ -76,6 +77,10 @@ fn site(setup: &Setup) -> Site {
         decided(Decides::BackEnd, by_back_end()),
         decided(Decides::App, by_app()),
     ]);
+    public.extend(CARRIERS.iter().map(|(_, path)| {
+        let identity = Identity::Token(Arc::new(tokens()));
+        route(path, Handler::Centrifuge, identity)
+    }));
     public.extend(ROUTES.iter().map(|(promised, path, channels)| Route {
         channels: channels.iter().map(|name| (*name).to_owned()).collect(),
         keeping: match promised {

@@ -94,6 +94,9 @@ impl Concerned {
 
 impl World {
     pub(crate) fn stall(&mut self, what: Stall, worker: usize, salt: u32) -> Check {
+        self.wait_for_drain()?;
+        // There may be another process.
+        let worker = worker % self.process.workers.len();
         self.rest()?;
         // Nobody knows what those are subscribed to that have gone unnoticed.
         let links = self.network.links.iter();
@@ -137,9 +140,12 @@ impl World {
         });
         let listeners = self.peers.listeners.iter();
         let listeners = listeners.filter(|listener| listener.channels().any(hears));
+        let one_ways = self.peers.one_ways.iter();
+        let one_ways = one_ways.filter(|one| one.channels().any(hears));
         let links = clients
             .map(|one| one.link)
-            .chain(listeners.map(|one| one.link));
+            .chain(listeners.map(|one| one.link))
+            .chain(one_ways.map(|one| one.link));
         links.filter_map(|link| self.worker_of(link)).collect()
     }
 
@@ -212,11 +218,16 @@ impl World {
     /// Looks from now on at the order in which a worker gets what is published.
     fn watch(&mut self, to: usize, concerned: &Concerned) {
         // Where many are subscribed, room in queues is waited for, which is none of the lane's.
-        let is_small = self.peers.clients.len() + self.peers.listeners.len() <= FEW;
+        let is_small = self.peers.clients.len() + self.peers.listening() <= FEW;
         let watched = (0..CHANNELS.len()).filter(|one| {
             let kind = CHANNELS[*one].kind;
             let is_logged = self.setup.is_logged && kind.remembers();
-            is_small && !is_logged && kind != Kind::State && concerned.heard[*one].contains(&to)
+            // What waits for a decision does not wait for the lane.
+            is_small
+                && !is_logged
+                && !kind.is_decided()
+                && kind != Kind::State
+                && concerned.heard[*one].contains(&to)
         });
         // Of those that do not read it is not known what they still hear.
         let is_known = self
@@ -232,8 +243,11 @@ impl World {
         let clients = clients.map(|one| (one.link, one.phase, one.reads));
         let listeners = self.peers.listeners.iter();
         let listeners = listeners.map(|one| (one.link, one.phase, one.reads));
+        let one_ways = self.peers.one_ways.iter();
+        let one_ways = one_ways.map(|one| (one.link, one.phase, one.reads));
         clients
             .chain(listeners)
+            .chain(one_ways)
             .filter(move |(link, ..)| self.worker_of(*link) == Some(worker))
             .map(|(_, phase, reads)| (phase, reads))
     }

@@ -7,13 +7,14 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use fastrand::Rng;
 use veche_frontends::hooks::{Decider, Question, Verdict};
-use veche_frontends::{End, Now, Parting, Shared};
+use veche_frontends::{Caller, Dial, End, Now, Parting, Shared};
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_worker::{Outgoing, Request, TransportCommand, TurnLimits, TurnState, Write};
 
 pub(crate) use crate::apps::BACK_END;
 use crate::apps::BackEndApp;
 use crate::decider::Asked;
+use crate::dialed::Told;
 use crate::disk::Disk;
 use crate::failure::{Check, promise};
 use crate::lanes::Lanes;
@@ -43,8 +44,8 @@ pub(crate) struct Worker {
     due_ms: u64,
     /// What the back end is to decide.
     asked: Vec<Asked>,
-    /// Its applications have stopped, just now.
-    has_stopped: bool,
+    /// How often it was said that its applications have stopped.
+    stopped: u32,
 }
 
 /// What is kept of a transport beside its connection.
@@ -107,7 +108,7 @@ impl Worker {
             is_woken: true,
             due_ms: 0,
             asked: Vec::new(),
-            has_stopped: false,
+            stopped: 0,
         }
     }
 
@@ -168,10 +169,15 @@ impl Worker {
         place.map(|place| self.closing.remove(place)).is_some()
     }
 
-    /// The transport is gone.
+    /// The transport is gone by itself.
     pub(crate) fn closed(&mut self, id: ConnectionId) {
+        self.forget(id, Some("reset"));
+    }
+
+    /// The transport is gone, for this reason if the worker has not asked for it.
+    fn forget(&mut self, id: ConnectionId, why: Option<&str>) {
         self.is_woken = true;
-        if self.worker.handle_closed(id, None).is_some() {
+        if self.worker.handle_closed(id, why).is_some() {
             self.slots.give_back(id);
         }
         self.command_transports();
@@ -223,7 +229,7 @@ impl Worker {
         while let Some(request) = self.worker.poll_request() {
             match request {
                 Request::Hook(question) => self.asked.push((question, None)),
-                Request::AppsStopped => self.has_stopped = true,
+                Request::AppsStopped => self.stopped += 1,
             }
         }
         if let Some(disk) = &mut around.disk
@@ -346,7 +352,7 @@ impl Worker {
                 continue;
             };
             let link = transport.link;
-            self.closed(id);
+            self.forget(id, None);
             if let Some(link) = network.links.get_mut(&link) {
                 link.server = None;
             }
@@ -387,6 +393,7 @@ impl Worker {
 
     /// A question is decided on.
     pub(crate) fn decided(&mut self, question: &Question, verdict: Verdict, now: Now) {
+        self.is_woken = true;
         self.worker.set_now(now);
         let (session, id) = (question.session, question.id);
         match question.decider {
@@ -401,23 +408,54 @@ impl Worker {
 
     /// The process begins to go away.
     pub(crate) fn drain(&mut self, within_ms: u64, parting: Parting, now: Now) {
+        self.is_woken = true;
         self.worker.set_now(now);
         self.worker.handle_drain(within_ms, parting);
     }
 
     /// The applications of all workers have stopped.
     pub(crate) fn apps_stopped(&mut self) {
+        self.is_woken = true;
         self.worker.handle_apps_stopped();
     }
 
-    /// Whether those of this worker have, since the last time.
-    pub(crate) fn take_stopped(&mut self) -> bool {
-        std::mem::take(&mut self.has_stopped)
+    /// How often it was said that those of this worker have, since the last time.
+    pub(crate) fn take_stopped(&mut self) -> u32 {
+        std::mem::take(&mut self.stopped)
     }
 
     /// How many connections it had at most.
     pub(crate) fn places(&self) -> usize {
         self.slots.given.len()
+    }
+
+    /// An application's connection to another server is being opened.
+    pub(crate) fn dial(&mut self, link: LinkId, dial: Dial, now: Now) -> ConnectionId {
+        self.is_woken = true;
+        self.worker.set_now(now);
+        let id = self.slots.take();
+        let transport = Transport {
+            link,
+            is_paused: false,
+            timer_ms: u64::MAX,
+        };
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        self.worker.handle_dialed(id, peer, dial, transport);
+        self.command_transports();
+        id
+    }
+
+    /// It cannot be opened.
+    pub(crate) fn dial_failed(&mut self, caller: Caller, now: Now) {
+        self.is_woken = true;
+        self.worker.set_now(now);
+        self.worker.handle_dial_failed(caller, "no such host");
+    }
+
+    /// Takes what applications were told of connections that they have dialed.
+    pub(crate) fn take_dialed(&mut self) -> Vec<(u64, Told)> {
+        let told = self.worker.with_apps(|app, _| app.take_dialed());
+        told.unwrap_or_default()
     }
 
     /// The link of a connection that is there.

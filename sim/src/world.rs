@@ -161,6 +161,14 @@ impl World {
                 Ok(())
             }
             Action::Decide { question, salt } => self.decide(question.into(), salt).map(drop),
+            Action::Dial { worker, salt } => {
+                self.dial(worker, salt);
+                Ok(())
+            }
+            Action::Say { server, closes } => {
+                self.say(server.into(), closes);
+                Ok(())
+            }
             Action::Drain {
                 within_ms,
                 is_replaced,
@@ -366,7 +374,8 @@ impl World {
             self.answered(ticket, answer)?;
         }
         self.take_questions(worker)?;
-        if self.process.workers[worker].take_stopped() {
+        self.take_dialed(worker)?;
+        for _ in 0..self.process.workers[worker].take_stopped() {
             self.note_stopped(worker)?;
         }
         Ok(moved)
@@ -424,6 +433,7 @@ impl World {
         self.back_end = BackEnd::default();
         self.decisions = Decisions::default();
         self.drain = None;
+        self.peers.dials.crashed();
         self.ledger.life += 1;
         self.ledger.seen.note(Event::Crashed);
         if self

@@ -43,12 +43,16 @@ impl World {
     fn movable(&self, home: usize, random: &mut Rng) -> Vec<usize> {
         let is_heard = |channel: usize| {
             let mut listeners = self.peers.listeners.iter();
+            let mut one_ways = self.peers.one_ways.iter();
             listeners.any(|one| one.link.is_some() && one.channels().any(|one| one == channel))
+                || one_ways
+                    .any(|one| one.link.is_some() && one.channels().any(|one| one == channel))
         };
         let mut channels: Vec<_> = (0..COMMON)
             .filter(|one| {
                 let kind = CHANNELS[*one].kind;
                 kind.takes_any()
+                    && !kind.is_decided()
                     && !matches!(kind, Kind::News | Kind::State)
                     && self.home(*one) == home
                     && !is_heard(*one)

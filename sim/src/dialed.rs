@@ -1,0 +1,311 @@
+//! Connections that applications open to another server, and that server: it agrees or refuses, sends messages, which come
+//! back, and closes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use veche_frontends::{AppId, Caller, Dial, Terms};
+use veche_proto::http::{Limits as HeadLimits, parse_head};
+use veche_proto::websocket::{
+    Codecs, Decoder, Event as Frame, Limits, MessageKind, Opcode, Role, encode_close,
+    encode_control, encode_message, handshake,
+};
+
+use crate::Failure;
+use crate::failure::{Check, promise};
+use crate::network::LinkId;
+use crate::peers::DIALED;
+use crate::seen::Event;
+use crate::world::World;
+
+const LIMITS: Limits = Limits {
+    message_bytes_max: 64 << 10,
+    fragments_max: 16,
+    inflate_ratio_max: 0,
+};
+
+/// Connections that are there at a time, at most.
+const OPEN_MAX: usize = 4;
+
+const PING_INTERVAL_MS: u64 = 10_000;
+const PONG_TIMEOUT_MS: u64 = 3_000;
+const DIAL_TIMEOUT_MS: u64 = 5_000;
+
+/// What an application is told of a connection that it has dialed, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Opened,
+    Failed,
+    Closed,
+}
+
+/// All that were dialed, by their numbers, and the servers that are there.
+#[derive(Default)]
+pub(crate) struct Dials {
+    all: BTreeMap<u64, State>,
+    servers: BTreeMap<u64, Server>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Begun,
+    Open,
+    Over,
+}
+
+/// The other end of one connection.
+pub(crate) struct Server {
+    pub(crate) link: Option<LinkId>,
+    pub(crate) out: Vec<u8>,
+    refuses: bool,
+    /// Of the request; `None` when it is answered.
+    head: Option<Vec<u8>>,
+    decoder: Decoder,
+    codecs: Codecs,
+    /// Messages that were sent and have not come back.
+    sent: VecDeque<u64>,
+    next: u64,
+    is_over: bool,
+}
+
+impl Server {
+    fn new(link: LinkId, refuses: bool) -> Self {
+        Self {
+            link: Some(link),
+            out: Vec::new(),
+            refuses,
+            head: Some(Vec::new()),
+            decoder: Decoder::new(Role::Server, None),
+            codecs: Codecs::default(),
+            sent: VecDeque::new(),
+            next: 0,
+            is_over: false,
+        }
+    }
+
+    fn received(&mut self, mut bytes: Vec<u8>) -> Result<bool, Failure> {
+        let mut has_echoed = false;
+        if let Some(head) = &mut self.head {
+            head.extend_from_slice(&bytes);
+            let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") else {
+                return Ok(false);
+            };
+            bytes = head.split_off(end + 4);
+            let parsed = parse_head(head, &HeadLimits::default());
+            let request = parsed.as_ref().ok();
+            let upgrade = request.and_then(|head| handshake::read(head).ok()?);
+            promise!(
+                upgrade.is_some(),
+                "an application asks for a WebSocket",
+                "{}",
+                String::from_utf8_lossy(head)
+            );
+            if let Some(upgrade) = upgrade.filter(|_| !self.refuses) {
+                handshake::write_response(&mut self.out, upgrade.key, None, None);
+            } else {
+                let refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+                self.out.extend_from_slice(refusal);
+            }
+            self.head = None;
+        }
+        let mut rest = &mut bytes[..];
+        while !rest.is_empty() {
+            let decoded = self.decoder.decode(rest, &mut self.codecs, &LIMITS);
+            let (taken, event) = decoded.map_err(|error| Failure {
+                name: "frames are good".to_owned(),
+                detail: format!("{error:?}"),
+            })?;
+            match event {
+                Some(Frame::Message { data, .. }) => {
+                    let text = String::from_utf8_lossy(data).into_owned();
+                    let expected = self.sent.pop_front();
+                    promise!(
+                        expected.map(|number| number.to_string()).as_deref() == Some(&text),
+                        "what an application sends back comes once and in order",
+                        "{text} instead of {expected:?}"
+                    );
+                    has_echoed = true;
+                }
+                Some(Frame::Ping(data)) => {
+                    encode_control(&mut self.out, Opcode::Pong, data, None);
+                }
+                Some(Frame::Close { code, .. }) => {
+                    if !self.is_over {
+                        encode_close(&mut self.out, code, "", None);
+                    }
+                    self.is_over = true;
+                }
+                Some(Frame::Pong(_)) | None => {}
+            }
+            rest = &mut rest[taken..];
+        }
+        Ok(has_echoed)
+    }
+
+    fn is_open(&self) -> bool {
+        self.head.is_none() && !self.refuses && !self.is_over
+    }
+}
+
+impl Dials {
+    pub(crate) fn server(&mut self, number: usize) -> Option<&mut Server> {
+        self.servers.get_mut(&(number as u64))
+    }
+
+    /// Nobody is told of any of them any more.
+    pub(crate) fn crashed(&mut self) {
+        for state in self.all.values_mut() {
+            *state = State::Over;
+        }
+    }
+
+    pub(crate) fn dropped(&mut self, number: usize) {
+        self.servers.remove(&(number as u64));
+    }
+}
+
+impl World {
+    /// An application of a worker dials.
+    pub(crate) fn dial(&mut self, worker: u8, salt: u32) {
+        let worker = self.worker(worker);
+        // At the end of a drain nothing is dialed any more.
+        if self.peers.dials.servers.len() >= OPEN_MAX || self.drain.is_some() {
+            return;
+        }
+        let token = self.peers.dials.all.len() as u64;
+        let caller = Caller {
+            app: AppId(0),
+            token,
+        };
+        self.peers.dials.all.insert(token, State::Begun);
+        let now = self.now();
+        if salt.is_multiple_of(8) {
+            return self.process.workers[worker].dial_failed(caller, now);
+        }
+        let link = self.network.open(DIALED + token as usize);
+        let server = Server::new(link, salt % 8 == 1);
+        self.peers.dials.servers.insert(token, server);
+        let dial = Dial {
+            caller,
+            authority: "other.test".to_owned(),
+            target: "/".to_owned(),
+            protocols: String::new(),
+            headers: Vec::new(),
+            compresses: false,
+            timeout_ms: DIAL_TIMEOUT_MS,
+            terms: Terms {
+                message_limits: LIMITS,
+                ping_interval_ms: PING_INTERVAL_MS,
+                pong_timeout_ms: PONG_TIMEOUT_MS,
+            },
+        };
+        let session = self.process.workers[worker].dial(link, dial, now);
+        if let Some(link) = self.network.links.get_mut(&link) {
+            link.server = Some((worker, session));
+        }
+    }
+
+    /// A server says something on a connection that was dialed, or closes it.
+    pub(crate) fn say(&mut self, number: usize, closes: bool) {
+        let servers = &mut self.peers.dials.servers;
+        let Some(place) = number.checked_rem(servers.len()) else {
+            return;
+        };
+        let Some((&token, server)) = servers.iter_mut().nth(place) else {
+            return;
+        };
+        if !server.is_open() {
+            return;
+        }
+        if closes {
+            encode_close(&mut server.out, Some(4_000), "", None);
+            server.is_over = true;
+        } else {
+            let number = server.next;
+            server.next += 1;
+            server.sent.push_back(number);
+            let text = number.to_string();
+            encode_message(&mut server.out, MessageKind::Text, text.as_bytes(), None);
+        }
+        self.send(DIALED + token as usize);
+    }
+
+    /// Bytes of an application's connection arrive at the server.
+    pub(crate) fn hand_to_server(&mut self, number: usize, bytes: Vec<u8>) -> Check {
+        let Some(server) = self.peers.dials.server(number) else {
+            return Ok(());
+        };
+        if server.received(bytes)? {
+            self.ledger.seen.note(Event::Echoed);
+        }
+        let is_over = server.is_over;
+        let link = server.link;
+        self.send(DIALED + number);
+        if let Some(link) = link.filter(|_| is_over) {
+            self.drop_client(link, true);
+        }
+        Ok(())
+    }
+
+    /// What applications were told of connections that they have dialed.
+    pub(crate) fn take_dialed(&mut self, worker: usize) -> Check {
+        for (token, told) in self.process.workers[worker].take_dialed() {
+            let before = self.peers.dials.all.get(&token).copied();
+            let after = match (before, told) {
+                (Some(State::Begun), Told::Opened) => Some(State::Open),
+                (Some(State::Begun), Told::Failed) | (Some(State::Open), Told::Closed) => {
+                    Some(State::Over)
+                }
+                _ => None,
+            };
+            promise!(
+                after.is_some(),
+                "the end of a dialed connection is told once",
+                "{told:?} of {token}, which is {before:?}"
+            );
+            self.ledger.seen.note(match told {
+                Told::Opened => Event::DialedOpen,
+                Told::Failed => Event::DialFailed,
+                Told::Closed => Event::DialedClosed,
+            });
+            self.ledger.trace.note(&[token, told as u64]);
+            self.peers
+                .dials
+                .all
+                .extend(after.map(|after| (token, after)));
+        }
+        Ok(())
+    }
+
+    /// Nothing is under way any more; with `is_end` the other servers have gone.
+    pub(crate) fn check_dials(&mut self, is_end: bool) -> Check {
+        for worker in 0..self.process.workers.len() {
+            self.take_dialed(worker)?;
+        }
+        let Dials { all, servers } = &self.peers.dials;
+        for (token, state) in all {
+            let link = servers.get(token).and_then(|server| server.link);
+            let link = link.and_then(|link| self.network.links.get(&link));
+            // A server that has gone without a word is missed later.
+            let is_there = link.is_some_and(|link| link.server.is_some());
+            let is_unheard = self
+                .network
+                .links
+                .values()
+                .any(|link| link.client == DIALED + *token as usize);
+            promise!(
+                *state == State::Over || !is_end && (is_there || is_unheard),
+                "the end of a dialed connection is told",
+                "{token} is {state:?}"
+            );
+        }
+        for (token, server) in servers {
+            promise!(
+                server.sent.is_empty() || !server.is_open(),
+                "what an application sends back comes once and in order",
+                "{:?} of {token} did not",
+                server.sent
+            );
+        }
+        Ok(())
+    }
+}

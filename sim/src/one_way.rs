@@ -1,0 +1,416 @@
+//! A client of Centrifugo's protocol that only listens: by a WebSocket, a response of lines, or one of server-sent events.
+//!
+//! All that it says is its connect request. It comes back with its places in that, or, where events have ids, with the id
+//! of the last event alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::channels::{self, CHANNELS, GIVEN};
+use crate::client::{Phase, offset_of};
+use crate::data::number_in;
+use crate::failure::{Check, promise};
+use crate::ledger::{Known, Ledger, Place};
+use crate::network::LinkId;
+use crate::response::{Part, Response};
+use crate::seen::Event;
+use crate::site;
+use crate::wire::{self, Encoding, Reader, Said};
+
+/// What carries its pushes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    WebSocket,
+    Lines,
+    Events,
+}
+
+/// The kinds, each with its path.
+pub(crate) const CARRIERS: [(Carrier, &str); 3] = [
+    (Carrier::Events, "/one_way/uni_sse"),
+    (Carrier::Lines, "/one_way/uni_http_stream"),
+    (Carrier::WebSocket, "/one_way/uni_websocket"),
+];
+
+/// The channels that it asks for.
+const ASKED: [&str; 4] = ["chat:2", "open:1", "log:1", "state:1"];
+
+pub(crate) struct OneWay {
+    number: usize,
+    carrier: Carrier,
+    pub(crate) phase: Phase,
+    pub(crate) link: Option<LinkId>,
+    /// By what others know it, while it is connected.
+    name: String,
+    /// Its response has ended: it hangs up.
+    pub(crate) is_over: bool,
+    life: u32,
+    pub(crate) out: Vec<u8>,
+    pub(crate) reads: bool,
+    /// The code with which the connection is closed, since the process goes away.
+    pub(crate) parting: Option<u16>,
+    reader: Reader,
+    response: Response,
+    /// The last event that it got has this id.
+    last_id: String,
+    /// Up to where it knows channels.
+    places: BTreeMap<usize, Place>,
+    /// With what it came back, and what was known then.
+    since: BTreeMap<usize, (Option<Place>, Option<Known>)>,
+    hears: BTreeMap<usize, Hears>,
+}
+
+/// What it has heard of a channel on this connection.
+struct Hears {
+    /// Publications with that number or a later one were published when it was there already.
+    from: u64,
+    numbers: BTreeSet<u64>,
+    /// Where the channel remembers.
+    place: Option<Place>,
+    /// So much of what comes first is recovered: up to there.
+    missed_to: u64,
+}
+
+impl OneWay {
+    pub(crate) fn new(number: usize) -> Self {
+        Self {
+            number,
+            carrier: CARRIERS[number % CARRIERS.len()].0,
+            phase: Phase::Offline,
+            link: None,
+            name: String::new(),
+            is_over: false,
+            life: 0,
+            out: Vec::new(),
+            reads: true,
+            parting: None,
+            reader: Reader::new(Encoding::Json),
+            response: Response::default(),
+            last_id: String::new(),
+            places: BTreeMap::new(),
+            since: BTreeMap::new(),
+            hears: BTreeMap::new(),
+        }
+    }
+
+    fn own_channel(&self) -> usize {
+        channels::own_channel(self.number)
+    }
+
+    /// All that it hears, asked for and given.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = usize> + use<> {
+        let asked = ASKED.iter().filter_map(|name| channels::find(name));
+        asked.chain(GIVEN).chain([self.own_channel()])
+    }
+
+    pub(crate) fn connect(&mut self, link: LinkId, life: u32, ledger: &Ledger) {
+        (self.link, self.life, self.phase) = (Some(link), life, Phase::Shaking);
+        self.parting = None;
+        self.is_over = false;
+        self.reader = Reader::new(Encoding::Json);
+        self.response = Response::default();
+        let user = CHANNELS[self.own_channel()].user.unwrap_or_default();
+        let mut request = json!({ "token": site::token(user), "subs": {} });
+        for channel in self.channels() {
+            let name = CHANNELS[channel].name;
+            let place = self.places.get(&channel).copied();
+            self.since.insert(channel, (place, ledger.known(channel)));
+            request["subs"][name] = match place.filter(|_| self.carrier != Carrier::Events) {
+                Some((epoch, offset)) => json!({
+                    "recover": true,
+                    "epoch": veche_hub::Epoch::from_bits(epoch).to_string(),
+                    "offset": offset,
+                }),
+                None => json!({}),
+            };
+        }
+        let path = CARRIERS[self.number % CARRIERS.len()].1;
+        let request = request.to_string();
+        self.out = match self.carrier {
+            Carrier::WebSocket => wire::handshake(path, ""),
+            Carrier::Lines => format!(
+                "POST {path} HTTP/1.1\r\nHost: sim.test\r\nContent-Length: {}\r\n\r\n{request}",
+                request.len()
+            )
+            .into_bytes(),
+            Carrier::Events => {
+                let last_id = match self.last_id.is_empty() {
+                    true => String::new(),
+                    false => format!("Last-Event-ID: {}\r\n", self.last_id),
+                };
+                let request = percent(&request);
+                format!(
+                    "GET {path}?cf_connect={request} HTTP/1.1\r\nHost: sim.test\r\n{last_id}\r\n"
+                )
+                .into_bytes()
+            }
+        };
+        if self.carrier == Carrier::WebSocket {
+            // It is sent behind the handshake, unasked.
+            let value = serde_json::from_str(&request).unwrap_or_default();
+            wire::command(&mut self.out, Encoding::Json, &value);
+        }
+    }
+
+    pub(crate) fn dropped(&mut self) {
+        self.phase = Phase::Offline;
+        self.parting = None;
+        self.link = None;
+        self.out.clear();
+        self.hears.clear();
+        self.since.clear();
+    }
+
+    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> Check {
+        if self.carrier != Carrier::WebSocket {
+            for part in self
+                .response
+                .read(&bytes, self.carrier == Carrier::Events)?
+            {
+                match part {
+                    Part::Status(status) => self.answered(status, 200)?,
+                    Part::Message(line, id) => self.message(&line, id, ledger)?,
+                    Part::End => {
+                        promise!(
+                            self.phase == Phase::Closing,
+                            "sessions end with a Close",
+                            "the response to {} ends",
+                            self.number
+                        );
+                        self.is_over = true;
+                    }
+                }
+            }
+            return Ok(());
+        }
+        for said in self.reader.read(bytes)? {
+            match said {
+                Said::Status(status) => self.answered(status, 101)?,
+                Said::Ping(data) => wire::pong(&mut self.out, &data),
+                Said::Close(code, reason) => {
+                    self.closed(code, &reason, ledger)?;
+                    wire::close(&mut self.out, code);
+                }
+                Said::Line(line) => self.message(&line, None, ledger)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, status: u16, expected: u16) -> Check {
+        match status {
+            // It was too slow, or the process goes away, or a back end has closed what was not open yet.
+            408 => self.phase = Phase::Closing,
+            503 if self.parting.is_some() => self.phase = Phase::Closing,
+            _ => promise!(status == expected, "handshakes succeed", "{status}"),
+        }
+        Ok(())
+    }
+
+    fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> Check {
+        let is_parting = code.is_some() && code == self.parting;
+        // Slow, stale, disconnected by the back end.
+        let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
+            || is_parting
+            || self.phase == Phase::Closing;
+        promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
+        if is_parting {
+            ledger.seen.note(Event::PartedOneWay);
+        }
+        self.phase = Phase::Closing;
+        Ok(())
+    }
+
+    fn message(&mut self, line: &Value, id: Option<String>, ledger: &mut Ledger) -> Check {
+        // A ping, to which it has no answer.
+        if line.as_object().is_some_and(serde_json::Map::is_empty) {
+            return Ok(());
+        }
+        if line.get("connect").is_some() {
+            promise!(
+                self.phase == Phase::Shaking,
+                "a client is connected once",
+                "{line}"
+            );
+            promise!(
+                id.is_some() == (self.carrier == Carrier::Events),
+                "each event says where its client is",
+                "{line}"
+            );
+            self.connected(&line["connect"], ledger)?;
+        } else if line.get("disconnect").is_some() {
+            let end = &line["disconnect"];
+            let code = end["code"].as_u64().and_then(|code| code.try_into().ok());
+            self.closed(code, end["reason"].as_str().unwrap_or_default(), ledger)?;
+        } else if line.get("pub").is_some() {
+            self.published(line, id.is_some(), ledger)?;
+        } else {
+            promise!(false, "pushes are known", "{line}");
+        }
+        if let Some(id) = id {
+            self.last_id = id;
+        }
+        Ok(())
+    }
+
+    fn connected(&mut self, push: &Value, ledger: &mut Ledger) -> Check {
+        let name = push["client"].as_str().unwrap_or_default();
+        promise!(!name.is_empty(), "clients have names", "{push}");
+        ledger.trace.note_text(name);
+        ledger.seen.note(Event::ConnectedOneWay);
+        self.phase = Phase::Online;
+        self.name = name.to_owned();
+        for channel in self.channels() {
+            let one = CHANNELS[channel];
+            let reply = &push["subs"][one.name];
+            promise!(
+                reply.is_object(),
+                "clients have what they are given",
+                "{} in {push}",
+                one.name
+            );
+            let (since, known) = self.since.get(&channel).copied().unwrap_or_default();
+            let mut hears = Hears {
+                from: ledger.next_number(channel),
+                numbers: BTreeSet::new(),
+                place: None,
+                missed_to: 0,
+            };
+            if one.kind.remembers() {
+                let place = crate::asking::place_of(reply)?;
+                let is_recovered = reply["recovered"].as_bool().unwrap_or(false);
+                promise!(
+                    !is_recovered || since == Some(place),
+                    "a client that only listens goes on where it was",
+                    "{} begins at {place:x?} for who knows {since:x?}",
+                    one.name
+                );
+                promise!(
+                    is_recovered || since != Some(place),
+                    "a client that has missed nothing goes on",
+                    "{} at {place:x?} by {:?} with {:?}",
+                    one.name,
+                    self.carrier,
+                    self.last_id
+                );
+                ledger.told(channel, place, self.life)?;
+                if !is_recovered {
+                    ledger.check_position(channel, known, place, self.life)?;
+                }
+                ledger.seen.note(match (since, is_recovered) {
+                    (None, _) => Event::Heard,
+                    (_, true) => Event::WentOnOneWay,
+                    (_, false) => Event::Lost,
+                });
+                hears.place = Some(place);
+                hears.missed_to = known.filter(|_| is_recovered).map_or(0, |known| known.top);
+                self.places.insert(channel, place);
+            }
+            self.hears.insert(channel, hears);
+        }
+        Ok(())
+    }
+
+    fn published(&mut self, push: &Value, has_id: bool, ledger: &mut Ledger) -> Check {
+        let (channel, number) = number_in(&push["pub"]["data"])?;
+        let name = CHANNELS[channel].name;
+        promise!(
+            push["channel"] == name,
+            "publications come by their channel",
+            "{push}"
+        );
+        let Some(hears) = self.hears.get_mut(&channel) else {
+            promise!(false, "pushes come to subscribers", "{push}");
+            return Ok(());
+        };
+        let offset = offset_of(&push["pub"]);
+        ledger
+            .trace
+            .note(&[self.number as u64, channel as u64, number, offset]);
+        ledger.heard(channel, number)?;
+        promise!(
+            hears.numbers.insert(number),
+            "everything comes once",
+            "{number} in {name}"
+        );
+        ledger.seen.note(Event::HeardOneWay);
+        let Some((epoch, before)) = hears.place else {
+            return Ok(());
+        };
+        promise!(
+            offset == before + 1,
+            "what a client hears that only listens has no gap",
+            "{offset} behind {before} in {name}"
+        );
+        promise!(
+            has_id == (self.carrier == Carrier::Events),
+            "each event says where its client is",
+            "{push}"
+        );
+        if offset <= hears.missed_to {
+            ledger.seen.note(Event::RecoveredOneWay);
+        }
+        let place = (epoch, offset);
+        hears.place = Some(place);
+        self.places.insert(channel, place);
+        ledger.placed(channel, number, place, self.life)
+    }
+
+    /// By what it is known in a channel, if it is connected and in there.
+    pub(crate) fn name_in(&self, channel: usize) -> Option<String> {
+        let is_in = self.phase == Phase::Online && self.reads && self.hears.contains_key(&channel);
+        is_in.then(|| self.name.clone())
+    }
+
+    /// Nothing is under way any more.
+    pub(crate) fn check(&self, ledger: &Ledger) -> Check {
+        if !self.reads {
+            return Ok(());
+        }
+        promise!(
+            !matches!(self.phase, Phase::Shaking | Phase::Connecting),
+            "commands are answered",
+            "the request of {}",
+            self.number
+        );
+        if self.phase != Phase::Online {
+            return Ok(());
+        }
+        for (channel, hears) in &self.hears {
+            let name = CHANNELS[*channel].name;
+            let mut taken = ledger.all_taken(*channel, hears.from);
+            let missing = taken.find(|number| !hears.numbers.contains(number));
+            promise!(
+                missing.is_none(),
+                "who is subscribed gets everything",
+                "{} by {:?} did not get {missing:?} of {name}",
+                self.number,
+                self.carrier
+            );
+            let known = ledger.known(*channel).map(|known| (known.epoch, known.top));
+            promise!(
+                hears.place.is_none() || hears.place == known,
+                "who is subscribed gets everything",
+                "{} by {:?} is at {:x?} of {name}, which is at {known:x?}",
+                self.number,
+                self.carrier,
+                hears.place
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Text in a query.
+fn percent(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => out.push(byte.into()),
+            _ => drop(write!(out, "%{byte:02X}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,124 @@
+//! An endless response as its client reads it: in chunks, with a message on each line or in each event.
+
+use serde_json::Value;
+
+use crate::Failure;
+use crate::failure::promise;
+
+/// What came.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Status(u16),
+    /// A message, and the id of its event.
+    Message(Value, Option<String>),
+    /// The last chunk.
+    End,
+}
+
+/// What has come and is not understood yet.
+#[derive(Default)]
+pub(crate) struct Response {
+    bytes: Vec<u8>,
+    status: Option<u16>,
+    /// Of chunks, which are parts of one text.
+    text: Vec<u8>,
+}
+
+impl Response {
+    pub(crate) fn read(&mut self, bytes: &[u8], is_events: bool) -> Result<Vec<Part>, Failure> {
+        let mut parts = Vec::new();
+        self.bytes.extend_from_slice(bytes);
+        if self.status.is_none() {
+            let Some(end) = find(&self.bytes, b"\r\n\r\n") else {
+                return Ok(parts);
+            };
+            let head = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
+            let status = head
+                .strip_prefix("HTTP/1.1 ")
+                .and_then(|rest| rest.get(..3)?.parse().ok());
+            promise!(status.is_some(), "responses are HTTP", "{head:?}");
+            self.status = status;
+            parts.extend(status.map(Part::Status));
+            self.bytes.drain(..end + 4);
+        }
+        if self.status != Some(200) {
+            return Ok(parts);
+        }
+        while let Some(end) = find(&self.bytes, b"\r\n") {
+            let size = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
+            let count = usize::from_str_radix(&size, 16);
+            promise!(count.is_ok(), "chunks say how long they are", "{size:?}");
+            let count = count.unwrap_or_default();
+            let behind = end + 2 + count;
+            if self.bytes.len() < behind + 2 {
+                break;
+            }
+            promise!(
+                self.bytes[behind..behind + 2] == *b"\r\n",
+                "chunks end",
+                "one of {count} bytes"
+            );
+            self.text.extend_from_slice(&self.bytes[end + 2..behind]);
+            self.bytes.drain(..behind + 2);
+            self.take_messages(is_events, &mut parts)?;
+            if count == 0 {
+                parts.push(Part::End);
+            }
+        }
+        Ok(parts)
+    }
+
+    fn take_messages(&mut self, is_events: bool, parts: &mut Vec<Part>) -> Result<(), Failure> {
+        let end_of_one: &[u8] = if is_events { b"\n\n" } else { b"\n" };
+        while let Some(end) = find(&self.text, end_of_one) {
+            let one = String::from_utf8_lossy(&self.text[..end]).into_owned();
+            self.text.drain(..end + end_of_one.len());
+            // Empty lines more than needed say nothing.
+            if is_events && one.trim().is_empty() {
+                continue;
+            }
+            let (mut data, mut id) = (String::new(), None);
+            match is_events {
+                false => data = one,
+                true => {
+                    for line in one.lines().filter(|line| !line.is_empty()) {
+                        let field = line.split_once(": ");
+                        match field {
+                            Some(("data", text)) => data.push_str(text),
+                            Some(("id", text)) => id = Some(text.to_owned()),
+                            _ => promise!(false, "events have fields", "{line:?}"),
+                        }
+                    }
+                }
+            }
+            let value = serde_json::from_str(&data);
+            promise!(value.is_ok(), "lines are JSON", "{data:?}");
+            parts.push(Part::Message(value.unwrap_or_default(), id));
+        }
+        Ok(())
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_however_they_are_cut() {
+        let text = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n12\r\nid: x\ndata: {\"a\":1\r\n3\r\n}\n\n\r\n0\r\n\r\n";
+        for step in 1..text.len() {
+            let mut response = Response::default();
+            let parts = text.chunks(step).flat_map(|bytes| {
+                let read = response.read(bytes, true);
+                read.expect("good")
+            });
+            let parts: Vec<_> = parts.collect();
+            let expected = r#"[Status(200), Message(Object {"a": Number(1)}, Some("x")), End]"#;
+            assert_eq!(format!("{parts:?}"), expected, "in steps of {step}");
+        }
+    }
+}
