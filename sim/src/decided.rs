@@ -17,6 +17,9 @@ const EXPIRED: u32 = 110;
 /// So long after its time something goes on at most while it is asked about.
 const GRACE_MS: u64 = 25_000;
 
+/// The code of a command that the client may not give.
+const PERMISSION_DENIED: u32 = 103;
+
 /// The code of a command on which nothing was decided.
 const INTERNAL: u32 = 100;
 
@@ -77,6 +80,10 @@ impl Client {
             Command::Subscribe(channel, _) => (Kind::Subscribe, Some(channel), 0),
             Command::Publish(channel, number) => (Kind::Publish, Some(channel), number),
             Command::Rpc(number) => (Kind::Rpc, None, number),
+            // Only subscribers may ask, and the subscription was refused, or has ended, in front of it.
+            Command::History(channel, ..) if self.is_out_of(channel) => {
+                return Ok(line["error"]["code"].as_u64() != Some(u64::from(PERMISSION_DENIED)));
+            }
             _ => return Ok(true),
         };
         let is_asked = channel.is_none_or(|channel| CHANNELS[channel].kind.is_decided());
@@ -139,6 +146,13 @@ impl Client {
             _ => {}
         }
         Ok(false)
+    }
+
+    /// Whether a subscription that is decided on was refused or has ended.
+    fn is_out_of(&self, channel: usize) -> bool {
+        self.decides != Decides::Nobody
+            && CHANNELS[channel].kind.is_decided()
+            && !self.subscriptions.contains_key(&channel)
     }
 
     /// Whether a decision closes the client with this code.
