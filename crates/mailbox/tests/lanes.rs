@@ -152,6 +152,52 @@ fn a_wake_only_for_who_sleeps() {
 }
 
 #[test]
+fn a_worker_that_is_awake_is_not_woken() {
+    let (mut a, mut b) = pair(&Options::default());
+    let wakes = Counted::default();
+    b.attach(wakes.clone());
+    assert!(b.sleep());
+    b.awake();
+    a.post(1, Class::Data, ()).expect("there is room");
+    a.flush();
+    assert_eq!(wakes.wakes(), 0);
+    assert_eq!(b.pop(), Some((0, ())));
+}
+
+#[test]
+fn only_a_credit_that_was_refused_wakes_and_relieves_its_sender() {
+    let (mut a, mut b) = pair(&Options {
+        credits: 2,
+        control_max: 1,
+    });
+    let wakes = Counted::default();
+    a.attach(wakes.clone());
+    for number in 0..2 {
+        a.post(1, Class::Data, number).expect("there is room");
+    }
+    a.flush();
+    assert_eq!(a.relieved(), None, "none was refused");
+    assert!(a.sleep());
+    assert_eq!(b.pop(), Some((0, 0)));
+    b.done(0);
+    assert_eq!(wakes.wakes(), 0, "none was refused");
+    a.awake();
+    a.post(1, Class::Data, 2).expect("there is room");
+    a.flush();
+    assert!(!a.has_credit(1));
+    assert!(a.sleep());
+    b.done(0);
+    assert_eq!(wakes.wakes(), 1);
+    a.awake();
+    assert_eq!(a.pop(), None);
+    assert_eq!(a.relieved(), Some(1));
+    assert!(a.sleep(), "the bell was answered");
+    b.done(0);
+    assert_eq!(wakes.wakes(), 1, "a refusal is answered once");
+    a.awake();
+}
+
+#[test]
 fn mail_waits_for_a_worker_that_starts_late() {
     let (mut a, mut b) = pair(&Options::default());
     a.post(1, Class::Data, 1).expect("there is room");
