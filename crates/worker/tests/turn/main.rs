@@ -1,7 +1,10 @@
 //! A worker alone: what it wants of transports, of other workers and of time.
 
 mod app;
+mod lanes;
 mod order;
+mod recorder;
+mod told;
 #[path = "../../../frontends/tests/world/mod.rs"]
 mod world;
 
