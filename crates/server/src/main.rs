@@ -4,6 +4,10 @@
 
 use std::process::ExitCode;
 
+/// Gives back to the system what a spike has left: docs/decisions/16-allocator.md.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     veche::main()
 }

@@ -19,6 +19,15 @@ const WELCOME_PERMILLE: u64 = 950;
 /// `"auto"`, in tenths of what the machine, or the group of processes that Veche is in, may use.
 const AUTO_TENTHS: u64 = 9;
 
+/// Has the allocator give unused pages back also while no thread allocates, by a thread of its own. Without it an idle
+/// worker keeps what a spike has left. To be called once the process is confined: threads inherit that.
+///
+/// # Errors
+/// The thread could not be started.
+pub(crate) fn give_back_when_idle() -> Result<(), String> {
+    tikv_jemalloc_ctl::background_thread::write(true).map_err(|error| error.to_string())
+}
+
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {

@@ -34,7 +34,7 @@ use self::signals::Signals;
 use crate::config::{Config, as_ms};
 use crate::dump::Wanted;
 use crate::sandbox::Confined;
-use crate::{acme, logging, sandbox};
+use crate::{acme, logging, memory, sandbox};
 
 /// How long the supervisor may take to say `Start`; it says so at once.
 const START_WAIT: Duration = Duration::from_secs(10);
@@ -174,7 +174,11 @@ impl Prepared {
         };
         is_listened_on(&start.listeners, &config)?;
         let confined = confine(&config)?;
+        let gives_back = memory::give_back_when_idle();
         let logs = logging::start(&config.server.log, None).map_err(|e| e.to_string())?;
+        if let Err(error) = gives_back {
+            warn!(error, "unused memory is given back late");
+        }
         if let Some(confined) = &confined {
             info!(enforced = %confined, missing = confined.missing(), "sandbox");
         }
