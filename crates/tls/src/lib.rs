@@ -50,7 +50,7 @@ pub enum Error {
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
     /// A handshake that goes on and on.
-    #[error("TLS: a handshake of more than {} KiB", tls::HANDSHAKE_BYTES_MAX >> 10)]
+    #[error("TLS: the handshake is too long")]
     TooLong,
 }
 

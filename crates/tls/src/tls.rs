@@ -7,8 +7,12 @@ use rustls::{Connection, HandshakeKind, ProtocolVersion};
 use crate::greeting::{Greeted, Greeting};
 use crate::{Error, Subject};
 
+/// Bytes that a client's hello may take with its records. Usual ones have at most 2 KiB. All of them are kept until the
+/// last has come, so this is what a client holds that sends a part of one and waits.
+const HELLO_BYTES_MAX: usize = 16 << 10;
+
 /// What a peer may send before the handshake is over, in bytes: chains of certificates are the longest of it.
-pub(crate) const HANDSHAKE_BYTES_MAX: usize = 96 << 10;
+const HANDSHAKE_BYTES_MAX: usize = 96 << 10;
 
 /// One end of a connection, between the socket's bytes and its own.
 #[derive(Debug)]
@@ -18,6 +22,8 @@ pub struct Tls {
     /// What comes is not looked at any more: something was no TLS or not believed, or our last word is said.
     is_over: bool,
     is_for_proof: bool,
+    /// There has been something to say to the peer.
+    has_answered: bool,
     /// Of the handshake.
     received: usize,
 }
@@ -60,6 +66,7 @@ impl Tls {
             has_ended: false,
             is_over: false,
             is_for_proof: false,
+            has_answered: false,
             received: 0,
         }
     }
@@ -82,7 +89,12 @@ impl Tls {
     fn open(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Error> {
         if self.is_handshaking() {
             self.received += bytes.len();
-            if self.received > HANDSHAKE_BYTES_MAX {
+            let bytes_max = match &self.stage {
+                Stage::Greeting(_) => HELLO_BYTES_MAX,
+                Stage::Going(Connection::Server(_)) if !self.has_answered => HELLO_BYTES_MAX,
+                Stage::Going(_) => HANDSHAKE_BYTES_MAX,
+            };
+            if self.received > bytes_max {
                 return Err(Error::TooLong);
             }
         }
@@ -95,6 +107,7 @@ impl Tls {
                 is_for_proof,
             } = greeted;
             (self.stage, self.is_for_proof) = (Stage::going(connection.into()), is_for_proof);
+            self.has_answered = true;
         }
         let Stage::Going(connection) = &mut self.stage else {
             return Ok(());
@@ -103,6 +116,8 @@ impl Tls {
             // Reading from memory does not fail; nothing is taken after the peer's last word.
             let taken = connection.read_tls(&mut bytes).unwrap_or(0);
             let state = connection.process_new_packets()?;
+            // As soon as the hello is whole.
+            self.has_answered |= connection.wants_write();
             let length = state.plaintext_bytes_to_read();
             self.has_ended |= state.peer_has_closed();
             if length > 0 {
