@@ -82,6 +82,14 @@ fn ticket(exchange: u32, target: usize) -> Ticket {
     Ticket((exchange & EXCHANGE_MASK) << TARGET_BITS | target as u32)
 }
 
+/// Whether there is memory for a publication or for an answer that may be large.
+fn has_memory(shared: &Shared) -> Result<(), Unwilling> {
+    match shared.is_short_of_memory {
+        true => Err(Unwilling::Busy(Busy::NoMemory)),
+        false => Ok(()),
+    }
+}
+
 impl Backend {
     /// Of a caller of the API.
     pub fn of(publisher: Publisher) -> Self {
@@ -93,9 +101,7 @@ impl Backend {
 
     /// Whether so much may be published now, which counts.
     fn admit(&self, target: &Target<'_>, shared: &Shared) -> Result<(), Unwilling> {
-        if shared.is_short_of_memory {
-            return Err(Unwilling::Busy(Busy::NoMemory));
-        }
+        has_memory(shared)?;
         let publishing = &shared.site.publishing;
         publishing
             .take(self.publisher, target.count(), shared.now.mono_ms)
@@ -256,12 +262,13 @@ impl Backend {
         pattern: Option<&Text<'_>>,
         session: ConnectionId,
         shared: &mut Shared,
-    ) -> Progress {
+    ) -> Result<Progress, Unwilling> {
+        has_memory(shared)?;
         let from = (session, ticket(self.next_number(), 0));
         let pattern = pattern.map_or("*", |pattern| &pattern.0);
         let (here, open) = shared.hub.list(from, pattern, &mut shared.ports);
         self.owe(None, open, Content::Channels(here));
-        Progress::Done
+        Ok(Progress::Done)
     }
 
     /// Lists the connections that hear a channel, or a user's own.
@@ -271,6 +278,7 @@ impl Backend {
         session: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
+        has_memory(shared)?;
         let mut name = std::mem::take(&mut shared.scratch.name);
         let channel = match &who.of {
             Of::User(user) => personal(&user.0, &mut name),
@@ -309,6 +317,9 @@ impl Backend {
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         let channel = named(&inquiry.channel.0)?;
+        if let Question::History(_) | Question::Presence = inquiry.question {
+            has_memory(shared)?;
+        }
         let from = (session, ticket(self.next_number(), 0));
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
         let (answer, open) = match hub.ask(from, channel, inquiry.question, ports) {

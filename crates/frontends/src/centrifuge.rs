@@ -474,7 +474,7 @@ impl Centrifuge {
                 self.subscribed(&asked, joined.as_deref(), &mut frame, cx)
             }
             (Waiting::Publish { id }, Answer::Published(_)) => commands::published(id, &mut frame),
-            (Waiting::Asked { id }, answer) => commands::answered(id, &answer, &mut frame),
+            (Waiting::Asked { id }, answer) => commands::answered(id, &answer, &mut frame, cx),
             (waiting, _) => Done::Waits(waiting),
         };
         frame.send(cx.id, &mut cx.shared.ports.outboxes);

@@ -21,6 +21,9 @@ pub(crate) const REQUEST: u64 = 3_000;
 /// A command of a client protocol or of a back end.
 pub(crate) const COMMAND: u64 = 2_500;
 
+/// Encoding one byte of an answer that may be large.
+pub(crate) const ANSWER_BYTE: u64 = 1;
+
 /// The connections that have input left for later turns. The one that was served longest ago comes first, so each is
 /// served once before any is served twice.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 //!
 //! What counts is the process's resident memory without pages of files, as the system says it (`/proc/self/statm`):
 //! that is what the kernel ends processes for. A sum of what Veche itself knows of would be blind to what allocators
-//! keep, to scripts and to libraries. It is read ten times a second at most, by whichever worker has a turn then, and
+//! keep, to scripts and to libraries. It is read fifty times a second at most, by whichever worker has a turn then, and
 //! costs one read of a file that is open; without a limit nothing is read.
 
 use std::fs::{self, File};
@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// So often the system is asked.
-const LOOK_INTERVAL_MS: u64 = 100;
+/// How often the system is asked: what answers can take between two looks is what the limit may be exceeded by.
+const LOOK_INTERVAL_MS: u64 = 20;
 
 /// Of a thousand parts of the limit: below so many new work is welcome again.
 const WELCOME_PERMILLE: u64 = 950;

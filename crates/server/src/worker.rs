@@ -160,6 +160,8 @@ impl<D: Driver> Worker<D> {
         rest.mailbox.awake();
         let began = rest.began.take().unwrap_or_else(clock_now);
         rest.worker.set_now(rest.clock.at(driver.now_ms()));
+        // Also in a turn without events: what waited for this one is served as there is memory now.
+        rest.look_at_memory(driver.now_ms());
         rest.after_events(driver);
         rest.turned(began.elapsed());
         Ok(())
@@ -202,14 +204,17 @@ impl Rest {
         }
     }
 
+    fn look_at_memory(&mut self, now_ms: u64) {
+        self.worker.shared_mut().is_short_of_memory = self.common.memory.is_short(now_ms);
+    }
+
     fn event<D: Driver>(&mut self, driver: &mut D, event: Event<'_>) {
         // The wait is over with the first.
         self.began.get_or_insert_with(clock_now);
         self.events += 1;
         if self.worker.shared().now.mono_ms != driver.now_ms() {
             self.worker.set_now(self.clock.at(driver.now_ms()));
-            self.worker.shared_mut().is_short_of_memory =
-                self.common.memory.is_short(driver.now_ms());
+            self.look_at_memory(driver.now_ms());
         }
         match event {
             Event::Received { id, bytes } => {

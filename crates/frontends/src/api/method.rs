@@ -137,7 +137,7 @@ impl Method {
             }
             Self::Channels => {
                 let pattern = command::parse_pattern(body)?;
-                return Ok(backend.channels(pattern.as_ref(), id, shared));
+                return backend.channels(pattern.as_ref(), id, shared);
             }
             Self::Info => {
                 let nodes = shared.process.nodes();

@@ -16,6 +16,7 @@ use super::frame::Frame;
 use super::{Centrifuge, Context, Done, Waiting, writing};
 use crate::hooks::Kind;
 use crate::step::Block;
+use crate::work;
 
 impl Centrifuge {
     pub(super) fn request(
@@ -188,11 +189,16 @@ impl Centrifuge {
             Ok(channel) => channel,
             Err(code) => return refuse(id, code, frame),
         };
+        if let Question::History(_) | Question::Presence = question
+            && cx.shared.is_short_of_memory
+        {
+            return refuse(id, ErrorCode::Internal, frame);
+        }
         let ticket = self.next_ticket();
         let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);
         match hub.ask((cx.id, ticket), channel, question, ports) {
             hub::Outcome::Pending => Done::Waits(Waiting::Asked { id }),
-            hub::Outcome::Done(answer) => answered(id, &answer, frame),
+            hub::Outcome::Done(answer) => answered(id, &answer, frame, cx),
         }
     }
 
@@ -219,8 +225,21 @@ pub(super) fn published(id: u32, frame: &mut Frame) -> Done {
 }
 
 /// A channel's home has answered a question.
-pub(super) fn answered(id: u32, answer: &Answer, frame: &mut Frame) -> Done {
+pub(super) fn answered(id: u32, answer: &Answer, frame: &mut Frame, cx: &mut Context<'_>) -> Done {
+    let before = frame.len();
+    let done = write_answer(id, answer, frame, cx.shared.is_short_of_memory);
+    // A page of history has up to eight megabytes.
+    let bytes = frame.len() - before;
+    cx.shared.work.charge(work::ANSWER_BYTE * bytes as u64);
+    done
+}
+
+fn write_answer(id: u32, answer: &Answer, frame: &mut Frame, is_short_of_memory: bool) -> Done {
     match answer {
+        // It was asked of another worker while there still was memory for the answer.
+        Answer::History(Ok(_)) | Answer::Presence(Ok(_)) if is_short_of_memory => {
+            refuse(id, ErrorCode::Internal, frame)
+        }
         Answer::History(Ok(page)) => done(writing::history(frame, id, page)),
         Answer::History(Err(HistoryError::Off)) => refuse(id, ErrorCode::NotAvailable, frame),
         Answer::History(Err(HistoryError::Unrecoverable)) => {

@@ -314,7 +314,7 @@ impl Centrifuge {
         if request.kind != 0 {
             return refuse(id, ErrorCode::NotAvailable, frame);
         }
-        if request.filter.is_some() && cx.shared.is_short_of_memory {
+        if (request.filter.is_some() || request.recover) && cx.shared.is_short_of_memory {
             return refuse(id, ErrorCode::Internal, frame);
         }
         let Ok(mut wish) = wish(request, options) else {

@@ -6,6 +6,7 @@ mod deadlines;
 mod decided;
 mod deltas;
 mod filters;
+mod looked_up;
 mod members;
 mod one_way;
 mod paced;

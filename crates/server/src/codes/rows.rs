@@ -549,7 +549,7 @@ pub(super) const STATUSES: &[Row] = &[
     row(
         Status::SERVICE_UNAVAILABLE.0,
         "the server is short of memory",
-        "handshakes, requests to applications, and calls that publish",
+        "handshakes, requests to applications, calls that publish, and calls for history, presence, channels and connections",
         &["limits.memory_limit"],
         TURNED_AWAY,
     ),

@@ -68,6 +68,7 @@ impl Rest {
     ) -> bool {
         let counts = self.counts(listener, client);
         let seal = self.seal_for(listener, begin_by_ms);
+        let has_memory = self.has_memory_for(listener);
         let may_stay = match seal {
             _ if counts && !self.worker.count_as(id, client) => {
                 debug!(target: LOG, peer = %client, "too many connections of this address");
@@ -78,6 +79,11 @@ impl Rest {
                 false
             }
             Ok(None) => true,
+            // A handshake costs tens of kilobytes; without TLS the request is answered with 503.
+            Ok(Some(_)) if !has_memory => {
+                self.worker.shared().stats.turn_away(TurnedAway::Memory);
+                false
+            }
             Ok(Some(seal)) => {
                 self.worker.arm(id, seal.until_ms());
                 if let Some(transport) = self.worker.transport_mut(id) {
@@ -91,6 +97,11 @@ impl Rest {
             driver.close(id);
         }
         may_stay
+    }
+
+    /// Whether there is memory for a handshake of TLS there.
+    pub(super) fn has_memory_for(&self, listener: u16) -> bool {
+        !self.worker.shared().is_short_of_memory || self.role(listener) != Role::Public
     }
 
     /// When a connection that was just accepted has to have come as far as its first byte of HTTP or of a line.

@@ -12,7 +12,7 @@ use tracing::debug;
 use veche_frontends::End;
 use veche_frontends::identity::Certified;
 use veche_frontends::site::Role;
-use veche_frontends::stats::{SealFailure, Stats};
+use veche_frontends::stats::{SealFailure, Stats, TurnedAway};
 use veche_net::{ConnectionId, Driver};
 use veche_tls::{Acceptor, Failure, Subject, Tls};
 
@@ -153,10 +153,18 @@ impl Rest {
         id: ConnectionId,
         bytes: &[u8],
     ) {
+        let listener = self.worker.connection(id).and_then(|one| one.listener());
+        let has_memory = listener.is_none_or(|listener| self.has_memory_for(listener));
         let transport = self.worker.transport_mut(id);
         let Some(seal) = transport.and_then(|transport| transport.seal.as_deref_mut()) else {
             return;
         };
+        if seal.is_handshaking && !has_memory {
+            // Its part so far is let go of too.
+            seal.give_up();
+            self.worker.shared().stats.turn_away(TurnedAway::Memory);
+            return driver.close(id);
+        }
         if seal.is_handshaking
             && !seal.is_waiting()
             && !seal.tls.has_begun()

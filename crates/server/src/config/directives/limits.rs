@@ -48,7 +48,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &["auto", "off"],
         },
         "\"auto\"",
-        "How much memory the server process may have in use before it takes on nothing new: handshakes of WebSockets and requests to applications on public listeners, and publications of back ends, then get 503, push lines an error, until it is 5 % below again. Who is connected stays and is served, and so are files; what applications publish to those who are connected goes out. What counts is resident memory without pages of files, as the kernel itself counts before it ends a process, looked at ten times a second. `\"auto\"` is nine tenths of what the machine has or the control group allows.",
+        "How much memory the server process may have in use before it takes on nothing new: handshakes of WebSockets and requests to applications on public listeners, and publications of back ends and their calls for history, presence, channels and connections, then get 503, push lines an error, until it is 5 % below again. New TLS connections on public listeners are closed. Who is connected stays and is served, and so are files; but commands for history and presence, subscriptions that recover, and publications get the temporary error 100, after which clients try again. What applications publish to those who are connected goes out. What counts is resident memory without pages of files, as the kernel itself counts before it ends a process, looked at fifty times a second. `\"auto\"` is nine tenths of what the machine has or the control group allows.",
     ),
     row(
         "handshakes_per_address",
