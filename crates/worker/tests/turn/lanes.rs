@@ -110,7 +110,8 @@ fn a_relay_for_a_response_that_is_over_gives_its_credit_back() {
     let mut worker = worker();
     relay(&mut worker, 0, 1);
     relay(&mut worker, 1, 0);
-    turn(&mut worker);
+    worker.finish_turn();
+    assert_eq!(worker.shared().ports.relays.len(), 1, "one was for here");
     let relay = worker.poll_message().expect("a relay").message;
     assert!(relay.is_data() && worker.poll_message().is_none());
     assert!(worker.shared().ports.relays.is_empty());

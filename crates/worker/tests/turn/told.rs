@@ -5,12 +5,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use veche_frontends::hooks::{QuestionId, Verdict};
+use veche_frontends::identity::token::{Keychain, Place, Tokens};
+use veche_frontends::identity::{Certified, Desk, Field, Finding, Identity, Unknown};
 use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, Caller, Dial, End, Process, Terms};
 use veche_hub::{
-    Append, ChannelName, Epoch, Namespace, Namespaces, Now, Restored, SubscribeOptions, Ticket,
-    Told, WorkerId,
+    Append, ChannelName, ConnectionId, Epoch, Namespace, Namespaces, Now, PayloadKind, PayloadRef,
+    Restored, SubscribeOptions, Ticket, Told, WorkerId,
 };
+use veche_jwt::{Keys, Rules};
 use veche_proto::websocket::Limits;
 use veche_worker::{AppHost as _, TransportCommand, TurnLimits, TurnState, Worker, Write};
 
@@ -464,4 +467,136 @@ fn a_worker_knows_its_number_and_how_many_there_are() {
         let worker: Alone = Worker::new(shared, TurnLimits::default());
         assert_eq!((worker.index(), worker.workers()), (number.into(), 3));
     }
+}
+
+/// Asks somebody for each user, and waits for what it says.
+#[derive(Debug)]
+struct Asked;
+
+impl Keychain for Asked {
+    fn keys(&self) -> Option<Arc<Keys>> {
+        None
+    }
+
+    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Now) -> bool {
+        true
+    }
+}
+
+/// A worker on which the users of `/header` are known by that.
+fn knows_by(identity: Identity) -> Alone {
+    let mut shared = Options::default().shared(WorkerId(0));
+    let site = Arc::get_mut(&mut shared.site).expect("its only owner");
+    let routes = &mut site.routes;
+    let header = routes.iter_mut().find(|route| route.path == "/header");
+    let header = Arc::get_mut(header.expect("a route")).expect("its only owner");
+    header.identity = identity;
+    Worker::new(shared, TurnLimits::default())
+}
+
+fn status(writes: &[Write]) -> Option<&str> {
+    let head = std::str::from_utf8(&writes.first()?.bytes).expect("UTF-8");
+    head.split(' ').nth(1)
+}
+
+#[test]
+fn a_connection_waits_for_its_user_and_goes_on_with_the_finding() {
+    let tokens = Tokens {
+        places: vec![Place::Query("token".into())],
+        rules: Rules::default(),
+        keys: Arc::new(Asked),
+    };
+    let mut worker = knows_by(Identity::Token(Arc::new(tokens)));
+    let peer = id(0, 1);
+    worker.handle_accepted(peer, PUBLIC, PEER, ());
+    let token = "eyJhbGciOiJIUzI1NiJ9.e30.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let mut request = handshake(&format!("/header?token={token}"), "").into_bytes();
+    worker.handle_received(peer, &mut request);
+    assert_eq!(status(&turn(&mut worker).0), None, "it waits");
+    worker.handle_identity(peer, Finding::Unknown(Unknown::Unwanted));
+    assert_eq!(status(&turn(&mut worker).0), Some("403"));
+}
+
+#[test]
+fn a_user_is_known_by_the_certificate_that_was_shown() {
+    let mut worker = knows_by(Identity::Certificate(Field::CommonName));
+    let certified = Certified {
+        common_name: Some("ann".to_owned()),
+        ..Certified::default()
+    };
+    for (index, certified, expected) in [(0, None, "401"), (1, Some(certified), "101")] {
+        let peer = id(index, 1);
+        worker.handle_accepted(peer, PUBLIC, PEER, ());
+        if let Some(certified) = certified {
+            worker.handle_certified(peer, certified);
+        }
+        worker.handle_received(peer, &mut handshake("/header", "").into_bytes());
+        assert_eq!(status(&turn(&mut worker).0), Some(expected));
+    }
+}
+
+#[test]
+fn a_client_that_cannot_be_sent_all_of_it_is_closed() {
+    let options = Options {
+        outbox_bytes: 4096,
+        ..Options::default()
+    };
+    let mut worker = Alone::new(options.shared(WorkerId(0)), TurnLimits::default());
+    let peer = id(0, 1);
+    worker.handle_accepted(peer, PUBLIC, PEER, ());
+    let mut request = handshake("/ws?user=ann", "").into_bytes();
+    worker.handle_received(peer, &mut request);
+    turn(&mut worker);
+    worker.handle_stalled(peer, 100);
+    let shared = worker.shared_mut();
+    let channel = ChannelName::new("#ann").expect("a name");
+    let payload = PayloadRef {
+        kind: PayloadKind::Text,
+        bytes: &[b'x'; 1000],
+    };
+    for _ in 0..10 {
+        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        let published = hub.publish(None, channel, payload, None, ports);
+        published.expect("it is taken");
+    }
+    turn(&mut worker);
+    assert_eq!(worker.shared().stats.slow_consumers.read(), 1);
+}
+
+#[test]
+fn the_close_timeout_begins_with_the_last_byte() {
+    let mut worker = alone();
+    let close_timeout_ms = worker.shared().site.limits.close_timeout_ms;
+    let peer = id(0, 1);
+    worker.handle_accepted(peer, PUBLIC, PEER, ());
+    worker.turn_away(peer, b"go");
+    turn(&mut worker);
+    let due_ms = |worker: &Alone| worker.connection(peer).expect("it is there").deadline_ms();
+    for (ms, unsent, expected) in [(10, 1, 0), (20, 0, 20)] {
+        set_ms(&mut worker, BEGAN_MS + ms);
+        worker.handle_sent(peer, unsent);
+        assert_eq!(due_ms(&worker), BEGAN_MS + expected + close_timeout_ms);
+    }
+}
+
+#[test]
+fn what_events_left_for_the_turn_has_work_of_its_own() {
+    let mut worker = alone();
+    worker.set_limits(TurnLimits {
+        event_work: 1,
+        backlog_work: 1,
+        maintains: false,
+        ..TurnLimits::default()
+    });
+    set_ms(&mut worker, BEGAN_MS);
+    for index in 0..3 {
+        let peer = id(index, 1);
+        worker.handle_accepted(peer, PUBLIC, PEER, ());
+        worker.handle_received(peer, &mut get("/nothing").into_bytes());
+    }
+    // One by the work of events, one by that of what they left.
+    let (writes, state) = turn(&mut worker);
+    assert_eq!((writes.len(), state), (2, TurnState::Busy));
+    let (writes, state) = turn(&mut worker);
+    assert_eq!((writes.len(), state), (1, TurnState::Idle(None)));
 }
