@@ -235,7 +235,12 @@ pub trait Driver: Sized {
     /// One wait and one batch: waits until something happens, at most
     /// `timeout_ms` (`None`: without limit; 0: not at all), then tells `sink`
     /// what did. What exceeds the limits of [`Options`] comes next turn, round
-    /// robin.
+    /// robin: each transport that has something is served once before any is
+    /// served twice, so among `n` of them one is told of within
+    /// `n / receives_max` turns and one more, however much the others send.
+    /// (On io_uring the kernel itself tells of 20 at a time, from Linux 6.13 on.)
+    /// In a turn a transport is served once, with less than two receives' worth
+    /// of bytes.
     ///
     /// # Errors
     /// The wait itself failed: a bug or a closed descriptor, not a peer's

@@ -3,8 +3,8 @@
 /// Limits and sizes of one driver, that is of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Size of the one buffer that all transports receive into; the longest
-    /// `Received`. Default 64 KiB: small enough to stay in the core's cache while
+    /// Size of the one buffer that all transports receive into by a call; the longest
+    /// `Received` there, and what a turn tells of one transport. Default 64 KiB: small enough to stay in the core's cache while
     /// it is sent on; 128 to 512 KiB cost 1.6 times as much per byte of bulk.
     pub receive_bytes: usize,
     /// Most sockets looked at in a turn, each with at most one receive.
@@ -19,8 +19,8 @@ pub struct Options {
     pub low_water_bytes: usize,
     /// Pause of a listener after descriptors ran out. Default 100 ms.
     pub accept_retry_ms: u64,
-    /// io_uring: buffers that the kernel receives into before anybody has asked, a power of two from 1 to 4,096. When
-    /// all are full receiving waits until one is given back. Default 8: all of them should fit the core's own cache.
+    /// io_uring: buffers that the kernel receives into before anybody has asked, a power of two from 1 to 4,096. What
+    /// comes while all are full is received by a call, as with epoll. Default 8: all of them should fit the core's own cache.
     pub ring_buffers: u16,
     /// io_uring: the size of each, and the longest `Received`. Default 64 KiB.
     pub ring_buffer_bytes: usize,

@@ -30,6 +30,10 @@ pub use far::FarState;
 /// ahead of each.
 const HEARD_OF_FOUR: u8 = 3;
 
+/// Turns in a row in which one that has something may be passed over: as with other drivers, each has its turn however much
+/// others send.
+const PASSED_MAX: u8 = 4;
+
 /// A [`Driver`] without a system below it.
 #[derive(Debug)]
 pub struct Simulated {
@@ -64,6 +68,8 @@ struct Near {
     /// We have dialed, and nobody has taken it up.
     is_connecting: bool,
     is_paused: bool,
+    /// Turns in a row in which it was not heard.
+    passed: u8,
     timer: Option<(u64, u64)>,
     /// Sent and not taken by the far side, in order.
     unsent: VecDeque<Buffer>,
@@ -269,6 +275,7 @@ impl Simulated {
             return None;
         }
         let near = self.near.get_mut(id.index as usize)?.as_mut()?;
+        near.passed = 0;
         if near.closing.is_some() {
             return Some(Arrival::End);
         }
@@ -284,6 +291,16 @@ impl Simulated {
             }
             None => None,
         }
+    }
+
+    /// Whether one that is to wait has not waited long enough.
+    fn is_passed_over(&mut self, id: ConnectionId) -> bool {
+        let Some(near) = self.near(id) else {
+            return true;
+        };
+        let is_passed_over = near.passed < PASSED_MAX;
+        near.passed = if is_passed_over { near.passed + 1 } else { 0 };
+        is_passed_over
     }
 
     fn has_arrival(&self, near: &Near) -> bool {
@@ -336,6 +353,7 @@ impl Near {
             id,
             is_connecting: false,
             is_paused: false,
+            passed: 0,
             timer: None,
             unsent: VecDeque::new(),
             unsent_bytes: 0,
@@ -505,7 +523,7 @@ impl Driver for Simulated {
         }
         for (place, id) in self.shuffled().into_iter().enumerate() {
             let waits = self.rng.u8(0..4) >= HEARD_OF_FOUR;
-            if waits && place > 0 {
+            if waits && place > 0 && self.is_passed_over(id) {
                 continue;
             }
             match self.arrival(id) {

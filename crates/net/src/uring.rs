@@ -4,6 +4,11 @@
 //! polled and accepted from as with epoll: what the kernel accepts by itself comes without the peer's address, and comes
 //! also when nobody has room for it any more.
 //!
+//! The kernel fills buffers in the order in which bytes arrive, so a few busy transports could take all of them. What the
+//! sink is told is therefore not the order of completions: transports that have something stand in a ring, each once, and
+//! each is served at most once in a turn. A transport that has taken more than its share of the buffers, or found none
+//! left, is received from as with epoll until it is quiet: by a call when its turn comes, and a poll between.
+//!
 //! Sends are collected during a turn and submitted together when it ends; they don't wait in the kernel, so each is
 //! done when that call returns, and what a socket did not take waits for a poll as with epoll. So a transport has nothing
 //! in flight but a receive and polls. Its end cancels these, and its descriptor is closed when the last of them has
@@ -30,23 +35,29 @@ use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
 };
 
-use receive::Arrived;
+use receive::{Part, Ready};
 
-/// Bits of `Transport::interest`: what is in flight.
+/// Bits of `Transport::interest`: what is in flight. The kernel will tell of bytes, by a receive or a poll.
 const RECEIVING: u8 = 1;
-/// The receive is being cancelled.
+/// What `RECEIVING` stands for is being cancelled.
 const CANCELLING: u8 = 2;
 /// A poll for room to send.
 const WRITABLE: u8 = 4;
 /// A poll for a reset, since nothing is received that would tell it.
 const CHANGES: u8 = 8;
-/// There are bytes in `kept`.
-const KEEPING: u8 = 16;
+/// It has parts in `behind`.
+const BEHIND: u8 = 16;
 /// It is in `unsent`.
 const UNSENT: u8 = 32;
+/// It is in `ready`.
+const READY: u8 = 64;
+/// What `RECEIVING` stands for is a poll.
+const POLLING: u8 = 128;
 
 /// Queues that are kept for the next sends: of a publication to many.
 const SPARE_QUEUES_MAX: usize = 8192;
+/// Queues that are kept for the next parts.
+const SPARE_PARTS_MAX: usize = 64;
 
 /// A [`Driver`] on io_uring.
 pub struct Uring {
@@ -57,14 +68,14 @@ pub struct Uring {
     is_woken: bool,
     /// Listeners whose waiting connections the kernel will tell of.
     watched: Vec<ListenerId>,
-    /// What has come, in order, of which a turn tells some.
-    arrived: VecDeque<Arrived>,
-    /// What came while its transport was paused.
-    kept: HashMap<u32, VecDeque<Vec<u8>>>,
-    /// Transports that are to be looked at: their receive is to be asked for again, or what was kept is to be told.
-    hungry: Vec<ConnectionId>,
-    /// Transports that found no buffer when something came: they wait for one.
-    starved: VecDeque<ConnectionId>,
+    /// Listeners and transports that are to be served, each at most once; a turn serves some, from the front.
+    ready: VecDeque<Ready>,
+    /// What came of a transport behind the part that stands in `ready`, or while it was paused, in order.
+    behind: HashMap<u32, VecDeque<Part>>,
+    /// Empty queues for the next of `behind`: where a buffer ends in a message, it has two parts.
+    spare: Vec<VecDeque<Part>>,
+    /// What is received by a call comes here, one transport after the other.
+    receive: Box<[u8]>,
     /// Transports that were paused in this turn, some of them not for long.
     pausing: Vec<ConnectionId>,
     /// Transports with something to send that was not submitted yet.
@@ -84,6 +95,7 @@ impl Uring {
     /// No descriptor, or the kernel lacks io_uring, something that is needed of it (6.1 has all), or the right to it.
     pub fn new(options: Options) -> io::Result<Self> {
         let mut ring = Ring::new(&options)?;
+        let receive = vec![0; options.receive_bytes.max(1)].into_boxed_slice();
         let base = Base::new(options, SPARE_QUEUES_MAX)?;
         ring.poll_wake(base.waker.eventfd());
         Ok(Self {
@@ -91,10 +103,10 @@ impl Uring {
             is_deaf: false,
             is_woken: false,
             watched: Vec::new(),
-            arrived: VecDeque::new(),
-            kept: HashMap::new(),
-            hungry: Vec::new(),
-            starved: VecDeque::new(),
+            ready: VecDeque::new(),
+            behind: HashMap::new(),
+            spare: Vec::new(),
+            receive,
             pausing: Vec::new(),
             unsent: Vec::new(),
             unsent_bytes: 0,
@@ -127,8 +139,8 @@ impl Uring {
         if let Some(queue) = transport.queue.take() {
             self.base.queues.give(queue);
         }
-        if interest & KEEPING != 0 {
-            self.kept.remove(&id.index);
+        if interest & BEHIND != 0 {
+            self.forget_behind(id.index);
         }
         self.cancel_all(id.index);
         self.base.wheel.clear(&mut self.base.transports, id.index);
@@ -165,7 +177,7 @@ impl Uring {
     fn cancel_all(&mut self, index: u32) {
         let interest = self.base.transports.slot(index).interest;
         if interest & (RECEIVING | CANCELLING) == RECEIVING {
-            self.ring.cancel(Kind::Receive, index);
+            self.cancel_receive(index);
         }
         if interest & WRITABLE != 0 {
             self.ring.cancel(Kind::Writable, index);
@@ -173,6 +185,17 @@ impl Uring {
         if interest & CHANGES != 0 {
             self.ring.cancel(Kind::Change, index);
         }
+    }
+
+    /// Asks for the end of what would tell of a transport's bytes.
+    fn cancel_receive(&mut self, index: u32) {
+        let is_poll = self.base.transports.slot(index).interest & POLLING != 0;
+        let kind = if is_poll {
+            Kind::Readable
+        } else {
+            Kind::Receive
+        };
+        self.ring.cancel(kind, index);
     }
 
     /// Closes the descriptors of those that have nothing in flight any more.
@@ -198,11 +221,7 @@ impl Uring {
 
     /// How long the wait may last.
     fn wait_ms(&self) -> Option<u64> {
-        let is_busy = self.is_woken
-            || !self.dying.is_empty()
-            || !self.arrived.is_empty()
-            || !self.hungry.is_empty()
-            || !self.starved.is_empty();
+        let is_busy = self.is_woken || !self.dying.is_empty() || !self.ready.is_empty();
         if is_busy {
             return Some(0);
         }
@@ -221,10 +240,15 @@ impl Uring {
                     }
                     self.received(index, filled, has_more);
                 }
+                Done::Readable(index) => {
+                    let slot = self.base.transports.slot(index);
+                    slot.interest &= !(RECEIVING | CANCELLING | POLLING);
+                    self.disarmed(index);
+                }
                 Done::Acceptable(listener) => {
                     let listener = ListenerId(listener);
                     self.watched.retain(|watched| *watched != listener);
-                    self.arrived.push_back(Arrived::Connections(listener));
+                    self.ready.push_back(Ready::Listener(listener));
                 }
                 Done::Writable(index) => {
                     self.base.transports.slot(index).interest &= !WRITABLE;
@@ -249,7 +273,7 @@ impl Uring {
     #[cold]
     fn cancel_again(&mut self, kind: Kind, index: u32) {
         let wanted = match kind {
-            Kind::Receive => RECEIVING,
+            Kind::Receive | Kind::Readable => RECEIVING,
             Kind::Writable => WRITABLE,
             _ => CHANGES,
         };
@@ -265,11 +289,15 @@ impl Uring {
 impl Drop for Uring {
     /// Gives back what was not told: its memory would stay for ever.
     fn drop(&mut self) {
-        for arrived in self.arrived.drain(..) {
-            if let Arrived::Bytes(_, filled) = arrived {
+        for ready in mem::take(&mut self.ready) {
+            if let Ready::Transport(_, Some(filled)) = ready {
                 self.ring.give_back(filled);
             }
         }
+        let behind: Vec<u32> = self.behind.keys().copied().collect();
+        behind
+            .into_iter()
+            .for_each(|index| self.forget_behind(index));
     }
 }
 
@@ -292,7 +320,7 @@ impl Accepts for Uring {
 
     fn take_in(&mut self, socket: OwnedFd) -> ConnectionId {
         let id = self.base.transports.add(socket, State::Open);
-        self.start_receiving(id);
+        self.arm(id, 0);
         id
     }
 }
@@ -345,8 +373,9 @@ impl Driver for Uring {
             return;
         };
         transport.paused = false;
-        if transport.interest & KEEPING != 0 || transport.interest & RECEIVING == 0 {
-            self.hungry.push(id);
+        let is_armed = transport.interest & RECEIVING != 0 || transport.ended;
+        if transport.interest & BEHIND != 0 || !is_armed {
+            self.stand_in_line(id);
         }
     }
 
@@ -362,7 +391,7 @@ impl Driver for Uring {
 
     fn detach(&mut self, id: ConnectionId) -> Option<Detached> {
         self.take_back(id)?;
-        let received = self.take_arrived(id);
+        let received = self.take_unread(id);
         self.base.detach(id, received)
     }
 
@@ -394,15 +423,12 @@ impl Driver for Uring {
         timeout: Option<Duration>,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) -> io::Result<()> {
-        let has_told = self.feed(sink);
         if mem::take(&mut self.is_deaf) {
             self.ring.poll_wake(self.base.waker.eventfd());
         }
         self.stop_receiving();
         self.submit_sends()?;
-        // Whoever was told of something has a turn's end to come, and it must not come late.
-        let own = if has_told { Some(0) } else { self.wait_ms() };
-        let own = own.map(Duration::from_millis);
+        let own = self.wait_ms().map(Duration::from_millis);
         let timeout = own.into_iter().chain(timeout).min();
         self.ring.wait(timeout)?;
         self.base.now_ms = socket::now_ms();
@@ -412,7 +438,7 @@ impl Driver for Uring {
         if mem::take(&mut self.is_woken) {
             sink(self, Event::Woken);
         }
-        self.tell_arrived(sink)?;
+        self.serve(sink)?;
         self.retry_accept();
         self.fire_timers(sink);
         self.deliver_pending(sink);

@@ -192,3 +192,36 @@ fn a_paused_listener_keeps_who_dials_waiting() {
     bench.rest();
     assert_eq!(bench.told, ["0 a"]);
 }
+
+/// However much others send.
+#[test]
+fn one_that_has_something_is_heard_within_a_bounded_number_of_turns() {
+    for seed in 0..50 {
+        let mut bench = Bench::new(seed);
+        let floods: Vec<_> = (0..20).map(|_| bench.dial()).collect();
+        let quiet = bench.dial();
+        bench.rest();
+        let (mut asked, mut longest) = (None, 0);
+        for turn in 0..500 {
+            floods
+                .iter()
+                .for_each(|id| bench.net.write(*id, vec![b'f'; 10]));
+            if asked.is_none() {
+                bench.net.write(quiet, b"?".to_vec());
+                asked = Some(turn);
+            }
+            let mut is_heard = false;
+            let mut sink = |_: &mut Simulated, event: Event<'_>| {
+                is_heard |= matches!(event, Event::Received { id, .. } if id == quiet);
+            };
+            bench.net.turn(Some(0), &mut sink).expect("a turn");
+            if is_heard && let Some(since) = asked.take() {
+                longest = longest.max(turn - since);
+            }
+        }
+        assert!(
+            longest <= u32::from(PASSED_MAX),
+            "seed {seed}: {longest} turns"
+        );
+    }
+}

@@ -35,6 +35,7 @@ const GET_EVENTS: u32 = 1;
 pub(crate) enum Kind {
     Accept,
     Receive,
+    Readable,
     Send,
     Writable,
     Change,
@@ -43,9 +44,10 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Accept,
         Self::Receive,
+        Self::Readable,
         Self::Send,
         Self::Writable,
         Self::Change,
@@ -75,6 +77,8 @@ pub(crate) enum Done {
     Acceptable(u32),
     /// A buffer with bytes, none at the peer's end; whether more will follow.
     Received(u32, Result<Option<Filled>, Errno>, bool),
+    /// The socket is readable, has ended or is broken, or the poll was cancelled.
+    Readable(u32),
     /// How many bytes of the queue the kernel took.
     Sent(ConnectionId, Result<usize, Errno>, Box<SendQueue>),
     /// The socket is writable, or broken.
@@ -187,6 +191,13 @@ impl Ring {
     pub(crate) fn receive(&mut self, index: u32, socket: &OwnedFd) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), GROUP).build();
         self.push(&entry.user_data(tag(Kind::Receive, index)));
+    }
+
+    /// Tells once when the socket is readable, has ended or is broken. Unlike [`receive`](Self::receive) it needs no
+    /// buffer.
+    pub(crate) fn poll_readable(&mut self, index: u32, socket: &OwnedFd) {
+        let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32).build();
+        self.push(&entry.user_data(tag(Kind::Readable, index)));
     }
 
     /// Tells once when the socket is writable, or broken.
@@ -366,6 +377,7 @@ impl Ring {
                 let sent = result.map(|count| count as usize);
                 Done::Sent(flight.id, sent, flight.queue)
             }
+            Kind::Readable => Done::Readable(index),
             Kind::Writable => Done::Writable(index),
             Kind::Change => Done::Changed(index, has_more),
             Kind::Wake => Done::Woken(has_more),
@@ -387,9 +399,9 @@ impl Ring {
         self.buffers.is_incremental()
     }
 
-    /// Bytes that can be received before something is given back.
-    pub(crate) fn room(&self) -> usize {
-        self.buffers.room()
+    /// Whether something can be received before a buffer is given back.
+    pub(crate) fn has_room(&self) -> bool {
+        self.buffers.room() > 0
     }
 }
 

@@ -1,4 +1,4 @@
-//! What comes of the kernel by itself: connections and bytes.
+//! What comes of the kernel by itself: connections and bytes, and the order in which the sink is told of them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,36 +6,59 @@ use std::mem;
 
 use rustix::io::Errno;
 
-use super::{CANCELLING, CHANGES, KEEPING, RECEIVING, Uring};
+use super::{BEHIND, CANCELLING, CHANGES, POLLING, READY, RECEIVING, SPARE_PARTS_MAX, Uring};
 use crate::accept::Accepts as _;
 use crate::base::BackEnd as _;
 use crate::sys::socket;
-use crate::sys::uring::{Filled, Kind};
+use crate::sys::uring::Filled;
 use crate::transport::State;
 use crate::{ConnectionId, Event, ListenerId};
 
 /// Bytes to send that don't wait for the turn's end: they would drive each other out of the core's cache.
 const UNSENT_MAX: usize = 128 * 1024;
-/// What one that had found no room is supposed to take, in bytes.
-const HELPING: usize = 8 * 1024;
+/// A transport whose last receive by a call brought no more than this may fill the ring's buffers again. A quarter of one:
+/// all of them hold what 32 such transports say at once.
+const QUIET_BYTES_MAX: usize = 16 * 1024;
 
-/// Something the sink is to be told in its turn.
+/// What waits for its turn.
 #[derive(Debug)]
-pub(super) enum Arrived {
-    /// Some wait on a listener.
-    Connections(ListenerId),
+pub(super) enum Ready {
+    /// Connections wait on a listener.
+    Listener(ListenerId),
     /// One of ours is connected.
     Connected(ConnectionId),
-    Bytes(ConnectionId, Filled),
+    /// A transport with something to tell, or whose socket is to be looked at. Nearly all have one part, which stands
+    /// here; more are in [`Uring::behind`].
+    Transport(ConnectionId, Option<Filled>),
+}
+
+/// Something that has come of a transport and was not told.
+#[derive(Debug)]
+pub(super) enum Part {
+    Filled(Filled),
+    /// Of a transport that was paused: the buffer is the kernel's again.
+    Copied(Vec<u8>),
     /// The peer's FIN.
-    End(ConnectionId),
+    End,
     /// The connection is broken; what came before is told first.
-    Failed(ConnectionId, Errno),
+    Failed(Errno),
+}
+
+impl Part {
+    fn len(&self) -> usize {
+        match self {
+            Self::Filled(filled) => filled.len(),
+            Self::Copied(bytes) => bytes.len(),
+            Self::End | Self::Failed(_) => 0,
+        }
+    }
 }
 
 impl Uring {
-    /// Asks for the bytes of a transport, if nobody has.
-    pub(super) fn start_receiving(&mut self, id: ConnectionId) {
+    /// Has the kernel tell of a transport's next bytes. Its last receive by a call brought `last_bytes`: where that was
+    /// much, or no buffer is left, a poll tells, and the bytes stay in the socket until their turn.
+    pub(super) fn arm(&mut self, id: ConnectionId, last_bytes: usize) {
+        let has_room = self.ring.has_room();
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -43,9 +66,18 @@ impl Uring {
         {
             return;
         }
+        if transport.paused {
+            return self.watch_changes(id);
+        }
+        let Some(socket) = &transport.socket else {
+            return;
+        };
         transport.interest |= RECEIVING;
-        if let Some(socket) = &transport.socket {
+        if has_room && last_bytes <= QUIET_BYTES_MAX {
             self.ring.receive(id.index, socket);
+        } else {
+            transport.interest |= POLLING;
+            self.ring.poll_readable(id.index, socket);
         }
     }
 
@@ -64,71 +96,200 @@ impl Uring {
             return;
         };
         match filled {
-            Ok(Some(filled)) => {
-                self.arrived.push_back(Arrived::Bytes(id, filled));
-                if !has_more {
-                    self.hungry.push(id);
-                }
-            }
-            Ok(None) => self.arrived.push_back(Arrived::End(id)),
-            // All buffers are in use: it goes on when some have been given back.
-            Err(Errno::NOBUFS) => self.starved.push_back(id),
-            // It was cancelled: while paused.
-            Err(Errno::CANCELED | Errno::AGAIN | Errno::INTR) => self.hungry.push(id),
-            Err(errno) => self.arrived.push_back(Arrived::Failed(id, errno)),
+            Ok(Some(filled)) => self.add_filled(id, filled),
+            Ok(None) => self.add_behind(id, Part::End),
+            // All buffers are in use, or it was cancelled: bytes may wait in the socket.
+            Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => self.add_behind(id, Part::Failed(errno)),
+        }
+        if !has_more {
+            self.disarmed(index);
         }
     }
 
-    /// Tells what has arrived, as much of it as a turn may.
-    pub(super) fn tell_arrived(
-        &mut self,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
-    ) -> io::Result<()> {
-        let most = self.base.options.receives_max.max(1);
-        let mut told = 0;
-        while told < most
-            && let Some(arrived) = self.arrived.pop_front()
+    /// Nothing would tell of a transport's bytes any more: its socket is looked at when its turn comes.
+    pub(super) fn disarmed(&mut self, index: u32) {
+        match self.at(index) {
+            Some((id, transport)) if transport.paused => self.watch_changes(id),
+            Some((id, _)) => self.stand_in_line(id),
+            None => {}
+        }
+    }
+
+    /// Has a transport served after all that are ready already.
+    pub(super) fn stand_in_line(&mut self, id: ConnectionId) {
+        if let Some(transport) = self.base.transports.live(id)
+            && transport.state == State::Open
+            && transport.interest & READY == 0
         {
-            match arrived {
-                Arrived::Connections(listener) => {
+            transport.interest |= READY;
+            self.ready.push_back(Ready::Transport(id, None));
+        }
+    }
+
+    #[inline]
+    fn add_filled(&mut self, id: ConnectionId, filled: Filled) {
+        match self.base.transports.live(id) {
+            Some(transport) if transport.interest & (READY | BEHIND) == 0 => {
+                transport.interest |= READY;
+                self.ready.push_back(Ready::Transport(id, Some(filled)));
+            }
+            _ => self.add_behind(id, Part::Filled(filled)),
+        }
+    }
+
+    /// One more part of a transport that is ready already, or something rare.
+    #[cold]
+    fn add_behind(&mut self, id: ConnectionId, part: Part) {
+        let Some(transport) = self.base.transports.live(id) else {
+            return;
+        };
+        transport.interest |= BEHIND;
+        let parts = self.behind.entry(id.index);
+        let parts = parts.or_insert_with(|| self.spare.pop().unwrap_or_default());
+        parts.push_back(part);
+        // It takes more than it can be told: what comes next stays in its socket, and the buffers are left to others.
+        if transport.interest & (RECEIVING | CANCELLING | POLLING) == RECEIVING
+            && parts.iter().map(Part::len).sum::<usize>() > self.base.options.receive_bytes
+        {
+            transport.interest |= CANCELLING;
+            self.cancel_receive(id.index);
+        }
+        self.stand_in_line(id);
+    }
+
+    /// Serves what is ready now, as much of it as a turn may; what becomes ready meanwhile has its turn later. So each is
+    /// served once before any is served twice, and one of `n` that are ready within `n / receives_max` turns.
+    pub(super) fn serve(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) -> io::Result<()> {
+        let most = self.base.options.receives_max.max(1);
+        for _ in 0..self.ready.len().min(most) {
+            match self.ready.pop_front() {
+                Some(Ready::Transport(id, first)) => self.serve_transport(id, first, sink),
+                Some(Ready::Listener(listener)) => {
                     self.accept(listener, sink);
                     self.settle_listener(listener);
                 }
-                Arrived::Connected(id) => self.tell_connected(id, sink),
-                Arrived::Bytes(id, filled) => {
-                    told += 1;
-                    self.tell_bytes(id, filled, sink);
-                    if self.unsent_bytes > UNSENT_MAX {
-                        // What is paused by now would go on receiving.
-                        self.stop_receiving();
-                        self.submit_sends()?;
-                        self.land()?;
-                        self.deliver_pending(sink);
-                    }
-                }
-                Arrived::End(id) => self.peer_ended(id, sink),
-                Arrived::Failed(id, errno) => self.end(id, errno.into()),
+                Some(Ready::Connected(id)) => self.tell_connected(id, sink),
+                None => break,
+            }
+            if self.unsent_bytes > UNSENT_MAX {
+                // What is paused by now would go on receiving.
+                self.stop_receiving();
+                self.submit_sends()?;
+                self.land()?;
+                self.deliver_pending(sink);
             }
         }
         Ok(())
     }
 
     #[inline]
-    fn tell_bytes(
+    fn serve_transport(
         &mut self,
         id: ConnectionId,
-        mut filled: Filled,
+        first: Option<Filled>,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) {
-        let bytes = filled.bytes();
-        match self.base.transports.live(id) {
-            Some(transport) if transport.paused || transport.interest & KEEPING != 0 => {
-                self.keep(id, bytes);
+        let mut told = 0;
+        let is_paused = match self.base.transports.live(id) {
+            Some(transport) => {
+                transport.interest &= !READY;
+                transport.paused
             }
-            Some(_) => sink(self, Event::Received { id, bytes }),
-            None => {}
+            None => false,
+        };
+        if is_paused {
+            return self.keep(id, first);
         }
-        self.ring.give_back(filled);
+        if let Some(mut filled) = first {
+            if self.base.transports.peek(id).is_some() {
+                told = filled.len();
+                let bytes = filled.bytes();
+                sink(self, Event::Received { id, bytes });
+            }
+            self.ring.give_back(filled);
+        }
+        // Most have nothing behind, and the kernel tells of what comes next.
+        if let Some(transport) = self.base.transports.live(id)
+            && transport.interest & (RECEIVING | BEHIND) != RECEIVING
+        {
+            self.serve_rest(id, told, sink);
+        }
+    }
+
+    /// What has come behind the first part, up to a receive's worth in all; then what is in the socket.
+    fn serve_rest(
+        &mut self,
+        id: ConnectionId,
+        mut told: usize,
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) {
+        while let Some(transport) = self.base.transports.live(id) {
+            if transport.paused {
+                return self.keep(id, None);
+            }
+            if transport.interest & READY != 0 {
+                // The sink has had it stand in line again.
+                return;
+            }
+            if transport.interest & BEHIND == 0 {
+                let is_armed = transport.interest & RECEIVING != 0 || transport.ended;
+                return match told {
+                    _ if is_armed => {}
+                    0 => self.receive_now(id, sink),
+                    _ => self.stand_in_line(id),
+                };
+            }
+            if told >= self.base.options.receive_bytes {
+                return self.stand_in_line(id);
+            }
+            let parts = self.behind.get_mut(&id.index);
+            let part = parts.and_then(VecDeque::pop_front);
+            told += part.as_ref().map_or(0, Part::len);
+            match part {
+                Some(Part::Filled(mut filled)) => {
+                    let bytes = filled.bytes();
+                    sink(self, Event::Received { id, bytes });
+                    self.ring.give_back(filled);
+                }
+                Some(Part::Copied(mut bytes)) => {
+                    let bytes = bytes.as_mut_slice();
+                    sink(self, Event::Received { id, bytes });
+                }
+                Some(Part::End) => self.peer_ended(id, sink),
+                Some(Part::Failed(errno)) => self.end(id, errno.into()),
+                None => {
+                    transport.interest &= !BEHIND;
+                    self.forget_behind(id.index);
+                }
+            }
+        }
+    }
+
+    /// Receives by a call, as with epoll: nothing of it is in the ring's buffers or will be by itself.
+    fn receive_now(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let Some(transport) = self.base.transports.live(id) else {
+            return;
+        };
+        let Some(socket) = &transport.socket else {
+            return;
+        };
+        let mut receive = mem::take(&mut self.receive);
+        match socket::receive(socket, &mut receive) {
+            Ok(0) => self.peer_ended(id, sink),
+            Ok(count) => {
+                let bytes = &mut receive[..count];
+                sink(self, Event::Received { id, bytes });
+                if count == receive.len() {
+                    self.stand_in_line(id);
+                } else {
+                    self.arm(id, count);
+                }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => self.arm(id, 0),
+            Err(errno) => self.end(id, errno.into()),
+        }
+        self.receive = receive;
     }
 
     /// Asks for no more bytes of those that are paused still.
@@ -139,20 +300,37 @@ impl Uring {
                 && transport.interest & (RECEIVING | CANCELLING) == RECEIVING
             {
                 transport.interest |= CANCELLING;
-                self.ring.cancel(Kind::Receive, id.index);
+                self.cancel_receive(id.index);
             }
         }
     }
 
-    /// Bytes that had come before a transport was paused: they wait.
+    /// A transport is paused: what has come of it waits, and leaves the buffers to others.
     #[cold]
-    fn keep(&mut self, id: ConnectionId, bytes: &[u8]) {
-        let Some(transport) = self.base.transports.live(id) else {
-            return;
-        };
-        transport.interest |= KEEPING;
-        let kept = self.kept.entry(id.index).or_default();
-        kept.push_back(bytes.to_vec());
+    fn keep(&mut self, id: ConnectionId, first: Option<Filled>) {
+        if let Some(filled) = first {
+            let parts = self.behind.entry(id.index).or_default();
+            parts.push_front(Part::Filled(filled));
+            self.base.transports.slot(id.index).interest |= BEHIND;
+        }
+        let mut failed = None;
+        for part in self.behind.get_mut(&id.index).into_iter().flatten() {
+            match part {
+                Part::Filled(filled) => {
+                    let copied = Part::Copied(filled.bytes().to_vec());
+                    if let Part::Filled(filled) = mem::replace(part, copied) {
+                        self.ring.give_back(filled);
+                    }
+                }
+                Part::Failed(errno) => failed = Some(*errno),
+                Part::Copied(_) | Part::End => {}
+            }
+        }
+        match failed {
+            // Paused or not, a reset is noticed.
+            Some(errno) => self.end(id, errno.into()),
+            None => self.watch_changes(id),
+        }
     }
 
     #[cold]
@@ -163,91 +341,47 @@ impl Uring {
         if transport.ended {
             return;
         }
-        if transport.paused || transport.interest & KEEPING != 0 {
-            // To be found again by the receive that follows `resume`.
-            self.hungry.push(id);
-            return;
-        }
         transport.ended = true;
         sink(self, Event::Ended { id });
         self.watch_changes(id);
     }
 
-    /// What `resume` asked for, and what ended by itself: kept bytes are told, receives are asked for again.
-    /// `true` if the sink was told something.
-    pub(super) fn feed(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) -> bool {
-        // No more than find room: thousands that ask again in each turn would cost more than what they get.
-        if !self.starved.is_empty() {
-            let free = self.ring.room() / self.base.options.ring_buffer_bytes.clamp(1, HELPING);
-            let fed = self.starved.len().min(free.max(1));
-            // The last first: one that sends without end would have all of them each time.
-            self.hungry.extend(self.starved.drain(..fed).rev());
-        }
-        if self.hungry.is_empty() {
-            return false;
-        }
-        let mut has_told = false;
-        let mut hungry = mem::take(&mut self.hungry);
-        for id in hungry.drain(..) {
-            has_told |= self.kept.contains_key(&id.index);
-            self.feed_one(id, sink);
-        }
-        hungry.append(&mut self.hungry);
-        self.hungry = hungry;
-        has_told
-    }
-
-    fn feed_one(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let Some(transport) = self.base.transports.live(id) else {
+    /// A transport has no parts any more; where there are some, they go back unread.
+    #[cold]
+    pub(super) fn forget_behind(&mut self, index: u32) {
+        let Some(mut parts) = self.behind.remove(&index) else {
             return;
         };
-        if transport.interest & RECEIVING != 0 {
-            // Its last completion is still to come, and with it the next look.
-            if transport.interest & CANCELLING == 0 && transport.interest & KEEPING != 0 {
-                self.tell_kept(id, sink);
+        for part in parts.drain(..) {
+            if let Part::Filled(filled) = part {
+                self.ring.give_back(filled);
             }
-            return;
         }
-        if transport.paused {
-            return self.watch_changes(id);
-        }
-        self.tell_kept(id, sink);
-        match self.base.transports.live(id) {
-            Some(transport) if transport.paused => self.watch_changes(id),
-            Some(_) => self.start_receiving(id),
-            None => {}
-        }
-    }
-
-    /// Tells what came while a transport was paused, as long as it is not paused again.
-    fn tell_kept(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        while let Some(transport) = self.base.transports.live(id) {
-            if transport.paused {
-                return;
-            }
-            // The rest stays where it can be found: the sink may do anything.
-            let kept = self.kept.get_mut(&id.index);
-            let Some(mut bytes) = kept.and_then(VecDeque::pop_front) else {
-                transport.interest &= !KEEPING;
-                self.kept.remove(&id.index);
-                return;
-            };
-            let bytes = bytes.as_mut_slice();
-            sink(self, Event::Received { id, bytes });
+        if self.spare.len() < SPARE_PARTS_MAX {
+            self.spare.push(parts);
         }
     }
 
     /// What has come of a transport and was not told.
-    pub(super) fn take_arrived(&mut self, id: ConnectionId) -> Vec<u8> {
-        let kept = self.kept.remove(&id.index).unwrap_or_default();
-        let mut bytes: Vec<u8> = kept.into_iter().flatten().collect();
-        for _ in 0..self.arrived.len() {
-            match self.arrived.pop_front() {
-                Some(Arrived::Bytes(of, mut filled)) if of == id => {
+    pub(super) fn take_unread(&mut self, id: ConnectionId) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for ready in &mut self.ready {
+            if let Ready::Transport(of, first) = ready
+                && *of == id
+                && let Some(mut filled) = first.take()
+            {
+                bytes.extend_from_slice(filled.bytes());
+                self.ring.give_back(filled);
+            }
+        }
+        for part in self.behind.remove(&id.index).into_iter().flatten() {
+            match part {
+                Part::Filled(mut filled) => {
                     bytes.extend_from_slice(filled.bytes());
                     self.ring.give_back(filled);
                 }
-                other => self.arrived.extend(other),
+                Part::Copied(copied) => bytes.extend(copied),
+                Part::End | Part::Failed(_) => {}
             }
         }
         bytes
@@ -275,7 +409,7 @@ impl Uring {
         if let Some(socket) = &transport.socket
             && let Err(errno) = socket::take_error(socket)
         {
-            self.arrived.push_back(Arrived::Failed(id, errno));
+            self.add_behind(id, Part::Failed(errno));
         }
     }
 }

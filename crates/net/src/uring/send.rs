@@ -5,7 +5,7 @@ use std::mem;
 
 use rustix::io::Errno;
 
-use super::receive::Arrived;
+use super::receive::Ready;
 use super::{UNSENT, Uring, WRITABLE};
 use crate::base::Pending;
 use crate::queue::{SLICES_MAX, SendQueue};
@@ -174,7 +174,7 @@ impl Uring {
             if let Err(errno) = socket::take_error(socket) {
                 return self.end(id, errno.into());
             }
-            self.arrived.push_back(Arrived::Connected(id));
+            self.ready.push_back(Ready::Connected(id));
             return;
         }
         self.want_to_send(id);
@@ -191,7 +191,7 @@ impl Uring {
         transport.state = State::Open;
         self.want_to_send(id);
         // It may have been paused before it was connected.
-        self.hungry.push(id);
+        self.arm(id, 0);
         sink(self, Event::Connected { id });
         self.settle(id);
     }

@@ -4,6 +4,7 @@
 mod common;
 mod crowd;
 mod ends;
+mod fair;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use common::{Log, Logged, World, echo, has_uring, ignore, now, random, small};
 use crowd::*;
 use ends::*;
+use fair::*;
 use veche_mailbox::Wake;
 use veche_net::{
     Buffer, CloseReason, ConnectionId, Delayed, Driver, Epoll, Event, ListenOptions, Options,
@@ -567,6 +569,7 @@ macro_rules! backends {
                 timers_fire_in_order,
                 a_wake_is_never_lost, no_turn_waits_after_it_told_something, accept_pauses, more_leaves_in_order, empty_sends_are_nothing,
                 closes_inside_the_sink, a_crowd_hears_its_own, a_crowd_hears_what_is_published,
+                a_bystander_has_its_turn,
             }
         })*
     };
@@ -618,4 +621,22 @@ backends! {
     delayed_by_seed_2: |options| Delayed::new(epoll(options), 2), true;
     delayed_by_seed_3: |options| Delayed::new(epoll(options), 3), true;
     delayed_twice: |options| Delayed::new(Delayed::new(epoll(options), 4), 5), true;
+}
+
+macro_rules! punctual_backends {
+    ($($backend:ident: $make:expr, $allowed:expr;)*) => {
+        $(mod $backend {
+            use super::*;
+
+            suite! { $make, $allowed; each_is_served_before_any_is_again }
+        })*
+    };
+}
+
+punctual_backends! {
+    punctual_on_epoll: epoll, true;
+    punctual_on_uring: uring, has_uring();
+    punctual_on_uring_with_four_buffers: starved, has_uring();
+    punctual_on_uring_with_few_completions: crowded, has_uring();
+    punctual_on_uring_with_unshared_buffers: unshared, has_uring();
 }

@@ -14,17 +14,9 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use parking_lot::Mutex;
 
-use super::bystanders::Bystanders;
+use super::bystanders::{Bystanders, Waits};
 use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Setup, chosen_io, now, process, until};
-
-/// All clients are one worker's.
-fn setup() -> Setup {
-    Setup {
-        io: chosen_io(),
-        workers: 1,
-    }
-}
 
 /// What the 99th percentile of an echo may be longer than that of the server beside.
 const LATER_MAX: Duration = Duration::from_millis(50);
@@ -66,6 +58,10 @@ pub(crate) struct Attack<'a> {
     pub(crate) is_first_dear: bool,
     /// Memory that the server may have more while it lasts than before.
     pub(crate) memory_mib_max: u64,
+    /// The back end of both servers.
+    pub(crate) io: &'static str,
+    /// Clients that connect anew each time are served as those that stay.
+    pub(crate) has_newcomers: bool,
 }
 
 impl Default for Attack<'_> {
@@ -75,6 +71,8 @@ impl Default for Attack<'_> {
             attackers: 4,
             is_first_dear: false,
             memory_mib_max: 32,
+            io: chosen_io(),
+            has_newcomers: false,
         }
     }
 }
@@ -131,12 +129,17 @@ impl Attack<'_> {
             },
             ..self.options
         };
-        let (attacked, beside) = (
-            Server::with(setup(), &options),
-            Server::with(setup(), &options),
-        );
-        let mut bystanders = Bystanders::of(attacked.public, BYSTANDERS);
-        let mut others = Bystanders::of(beside.public, BYSTANDERS);
+        // All clients are one worker's.
+        let setup = Setup {
+            io: self.io,
+            workers: 1,
+        };
+        let (attacked, beside) = (Server::with(setup, &options), Server::with(setup, &options));
+        let bystanders_of = |server: &Server| {
+            Bystanders::of(server.public, BYSTANDERS).with_newcomers(self.has_newcomers)
+        };
+        let mut bystanders = bystanders_of(&attacked);
+        let mut others = bystanders_of(&beside);
         let pid = attacked.pid();
         if self.is_first_dear {
             blow(&Target::of(&attacked, now()), &mut Rng::with_seed(0));
@@ -157,13 +160,14 @@ impl Attack<'_> {
             let (here, there) = self.blows(&target, &blow, &mut bystanders, &mut others);
             landed += target.landed.load(Relaxed);
             let share = share(ran_before, process::ran_and_waited(pid, WORKER));
-            eprintln!("p99 {here:?}, beside {there:?}; share {share:.2}; {landed} landed");
-            if here <= there + LATER_MAX.div_f64(share) {
+            let io = self.io;
+            eprintln!("{io}: {here:?}, beside {there:?}; share {share:.2}; {landed} landed");
+            if here.is_within(&there, LATER_MAX.div_f64(share)) {
                 break;
             }
             assert!(
                 tried < TRIES,
-                "bystanders waited {here:?} (p99), those of a server beside {there:?}; \
+                "on {io} bystanders waited {here:?}, those of a server beside {there:?}; \
                  the worker had a core for {share:.2} of the time that it wanted one"
             );
         }
@@ -201,7 +205,7 @@ impl Attack<'_> {
         blow: &(impl Fn(&Target<'_>, &mut Rng) + Sync),
         bystanders: &mut Bystanders,
         others: &mut Bystanders,
-    ) -> (Duration, Duration) {
+    ) -> (Waits, Waits) {
         thread::scope(|scope| {
             for seed in 0..self.attackers {
                 scope.spawn(move || {

@@ -9,35 +9,106 @@ use crate::support::{Socket, now, percentile};
 /// Between two messages of one of them.
 const EVERY: Duration = Duration::from_millis(5);
 
+/// Between two clients that come anew.
+const ANEW_EVERY: Duration = Duration::from_millis(20);
+
 /// Clients of one server.
-pub(crate) struct Bystanders(Vec<Socket>);
+pub(crate) struct Bystanders {
+    server: SocketAddr,
+    sockets: Vec<Socket>,
+    has_newcomers: bool,
+}
+
+/// How long they waited.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    /// The 99th percentile of an echo.
+    p99: Duration,
+    /// The longest of all, which a pause of the machine can be as well: for a human.
+    #[expect(dead_code, reason = "it is shown")]
+    worst: Duration,
+    /// The 99th percentile of a connection, its handshake and its first echo, where there were any.
+    anew_p99: Duration,
+}
+
+impl Waits {
+    /// Whether none waited so much longer than those of another server.
+    pub(crate) fn is_within(&self, beside: &Self, later: Duration) -> bool {
+        self.p99 <= beside.p99 + later && self.anew_p99 <= beside.anew_p99 + ANEW_TRIPS * later
+    }
+}
+
+/// Times that a newcomer waits for the server: to be accepted, upgraded, answered.
+const ANEW_TRIPS: u32 = 3;
 
 impl Bystanders {
     pub(crate) fn of(server: SocketAddr, count: usize) -> Self {
-        Self((0..count).map(|_| Socket::open(server, "/echo")).collect())
+        Self {
+            server,
+            sockets: (0..count).map(|_| Socket::open(server, "/echo")).collect(),
+            has_newcomers: false,
+        }
+    }
+
+    /// One more client connects anew for each of its messages.
+    pub(crate) fn with_newcomers(self, has_newcomers: bool) -> Self {
+        Self {
+            has_newcomers,
+            ..self
+        }
     }
 
     pub(crate) fn count(&self) -> u64 {
-        self.0.len() as u64
+        self.sockets.len() as u64
     }
 
-    /// All of them speak until then; the 99th percentile of what it took.
+    /// All of them speak until then.
     ///
     /// Each message has a time when it is due, and its time counts from there: what is held up by an answer that was
     /// late counts as late itself.
-    pub(crate) fn speak(&mut self, until: Instant) -> Duration {
-        let mut samples: Vec<Duration> = thread::scope(|scope| {
-            let sockets = self.0.iter_mut();
+    pub(crate) fn speak(&mut self, until: Instant) -> Waits {
+        let (server, has_newcomers) = (self.server, self.has_newcomers);
+        let (mut samples, mut anew) = thread::scope(|scope| {
+            let anew = scope.spawn(move || match has_newcomers {
+                true => come(server, until),
+                false => Vec::new(),
+            });
+            let sockets = self.sockets.iter_mut();
             let speaking: Vec<_> = sockets
                 .map(|socket| scope.spawn(move || speak(socket, until)))
                 .collect();
             let ended = speaking.into_iter().map(|thread| thread.join());
-            ended
+            let samples: Vec<Duration> = ended
                 .flat_map(|samples| samples.expect("a bystander is served"))
-                .collect()
+                .collect();
+            (samples, anew.join().expect("a newcomer is served"))
         });
-        percentile(&mut samples, 0.99)
+        let worst = samples.iter().max().copied();
+        Waits {
+            p99: percentile(&mut samples, 0.99),
+            worst: worst.unwrap_or_default(),
+            anew_p99: match anew.is_empty() {
+                true => Duration::ZERO,
+                false => percentile(&mut anew, 0.99),
+            },
+        }
     }
+}
+
+/// Connects, is heard, and leaves, again and again.
+fn come(server: SocketAddr, until: Instant) -> Vec<Duration> {
+    let mut samples = Vec::new();
+    let mut due = now();
+    while due < until {
+        thread::sleep(due.saturating_duration_since(now()));
+        let mut socket = Socket::open(server, "/echo");
+        socket.say("hello");
+        assert_eq!(socket.text(), "hello");
+        samples.push(now() - due);
+        socket.leave();
+        due += ANEW_EVERY;
+    }
+    samples
 }
 
 fn speak(socket: &mut Socket, until: Instant) -> Vec<Duration> {

@@ -28,17 +28,17 @@ mod client;
 
 const BOTH: client::Versions = &[&TLS13, &TLS12];
 
-const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nname = \"sealed\"\nhosts = [\"*\"]\n\
+pub(crate) const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nname = \"sealed\"\nhosts = [\"*\"]\n\
                       tls = { certificate = \"own.pem\", key = \"own.key\" }\n";
 
 /// A client's side that never goes on from an earlier session: every handshake is a whole one.
-struct Whole {
+pub(crate) struct Whole {
     authority: Authority,
     trust: Arc<ClientConfig>,
 }
 
 impl Whole {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let authority = Authority::new("attacks");
         let trust = trust(&authority, BOTH, None);
         let mut config = ClientConfig::clone(&trust);
@@ -49,23 +49,34 @@ impl Whole {
         }
     }
 
-    fn open(&self, target: &Target<'_>) -> Client {
+    pub(crate) fn open(&self, target: &Target<'_>) -> Client {
         let client = Client::open(sealed(target), "localhost", &self.trust).expect("it opens");
         let linger = SockRef::from(&client.stream.sock).set_linger(Some(Duration::ZERO));
         linger.expect("a socket");
         client
     }
 
-    /// The attack on a server with a certificate of the authority's.
-    fn run(&self, memory_mib_max: u64, blow: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
+    /// The server's certificate and key, by the names that [`LISTEN`] has.
+    pub(crate) fn files(&self) -> [(&'static str, String); 2] {
         let file = self.authority.file();
         let folder = file.parent().expect("it lies in a folder");
         self.authority.server(&["localhost"], folder, "own");
-        let text = |name| fs::read_to_string(folder.join(name)).expect("it is there");
+        ["own.pem", "own.key"].map(|name| {
+            let text = fs::read_to_string(folder.join(name));
+            (name, text.expect("it is there"))
+        })
+    }
+
+    /// The attack on a server with a certificate of the authority's.
+    fn run(&self, memory_mib_max: u64, blow: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
+        let files = self.files();
+        let files: Vec<_> = (files.iter())
+            .map(|(name, text)| (*name, text.as_str()))
+            .collect();
         let attack = Attack {
             options: Options {
                 routes: LISTEN,
-                files: &[("own.pem", &text("own.pem")), ("own.key", &text("own.key"))],
+                files: &files,
                 ..Options::default()
             },
             memory_mib_max,

@@ -35,6 +35,10 @@ pub(crate) struct Filled {
 }
 
 impl Filled {
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
     /// The bytes.
     #[expect(unsafe_code, reason = "memory that the kernel has filled")]
     pub(crate) fn bytes(&mut self) -> &mut [u8] {

@@ -1,0 +1,183 @@
+//! Twenty clients that send small messages as fast as the server takes them, and read what it answers.
+//!
+//! Each keeps the worker busy for as long as it is served, and always has more: others are served only if the worker gives
+//! each of them its turn. On both back ends, since the order in which these receive is their own.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use crate::attack::{Attack, Target};
+use crate::raw::{BINARY, TEXT, connect, frame, open};
+use crate::support::{Options, setups};
+use crate::tls;
+
+/// Threads, and clients of each.
+const ATTACKERS: usize = 4;
+const CLIENTS: usize = 5;
+
+/// What is handed to a socket at once.
+const FLOOD_BYTES: usize = 64 * 1024;
+
+/// An unsolicited answer to a ping, which is allowed and nothing follows from.
+const PONG: u8 = 0x8a;
+
+const CENTRIFUGE: &str =
+    "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidentity = \"query:user\"\n";
+
+/// So many messages that they fill what is handed over at once.
+fn flood_of(message: &[u8]) -> Vec<u8> {
+    message.repeat(FLOOD_BYTES.div_ceil(message.len()))
+}
+
+/// One that floods.
+struct Flooder {
+    socket: TcpStream,
+    /// Bytes of the flood that were sent, of this round.
+    sent: usize,
+}
+
+impl Flooder {
+    fn new(socket: TcpStream) -> Self {
+        socket.set_nonblocking(true).expect("a socket");
+        Self { socket, sent: 0 }
+    }
+
+    /// Sends what the socket takes and reads what has come. Whether anything moved; `None` when the server has ended it.
+    fn go_on(&mut self, flood: &[u8], target: &Target<'_>) -> Option<bool> {
+        let mut has_moved = false;
+        let mut heard = [0; FLOOD_BYTES];
+        match self.socket.read(&mut heard) {
+            Ok(0) => return None,
+            Ok(_) => has_moved = true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return None,
+        }
+        match self.socket.write(&flood[self.sent..]) {
+            Ok(count) => {
+                has_moved = true;
+                self.sent += count;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return None,
+        }
+        if self.sent == flood.len() {
+            self.sent = 0;
+            target.landed();
+        }
+        Some(has_moved)
+    }
+}
+
+/// On each back end that this machine has.
+fn on_both(attack: &Attack<'_>, begin: impl Fn(&Target<'_>) -> TcpStream + Sync, flood: &[u8]) {
+    for io in ["epoll", "io_uring"] {
+        if setups().all(|setup| setup.io != io) {
+            continue;
+        }
+        let attack = Attack {
+            io,
+            attackers: ATTACKERS,
+            has_newcomers: true,
+            ..*attack
+        };
+        attack.run(|target, _| {
+            let flooders = (0..CLIENTS).map(|_| Flooder::new(begin(target)));
+            let mut flooders: Vec<_> = flooders.collect();
+            while target.lasts() {
+                let mut has_moved = false;
+                for flooder in &mut flooders {
+                    has_moved |= flooder.go_on(flood, target).expect("it is served");
+                }
+                if !has_moved {
+                    thread::sleep(Duration::from_micros(200));
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn echoes_as_fast_as_they_go() {
+    let flood = flood_of(&frame(BINARY, b"hi"));
+    let begin = |target: &Target<'_>| open(target.address, "/echo", "");
+    on_both(&Attack::default(), begin, &flood);
+}
+
+#[test]
+fn pongs_that_nobody_asked_for() {
+    let flood = flood_of(&frame(PONG, b""));
+    let begin = |target: &Target<'_>| open(target.address, "/echo", "");
+    on_both(&Attack::default(), begin, &flood);
+}
+
+/// Each is refused, which is an answer.
+#[test]
+fn commands_as_fast_as_they_go() {
+    let attack = Attack {
+        options: Options {
+            routes: CENTRIFUGE,
+            ..Options::default()
+        },
+        ..Attack::default()
+    };
+    let command = br#"{"id":2,"publish":{"channel":"none:1","data":1}}"#;
+    let flood = flood_of(&frame(TEXT, command));
+    let begin = |target: &Target<'_>| {
+        let mut socket = open(target.address, "/c?user=flood", "");
+        let hello = frame(TEXT, br#"{"id":1,"connect":{}}"#);
+        socket.write_all(&hello).expect("the server reads");
+        socket
+    };
+    on_both(&attack, begin, &flood);
+}
+
+#[test]
+fn lines_of_back_ends_as_fast_as_they_go() {
+    let flood = flood_of(b"{\"user\":\"none\",\"data\":\"x\"}\n");
+    let begin = |target: &Target<'_>| connect(target.server.push);
+    on_both(&Attack::default(), begin, &flood);
+}
+
+#[test]
+fn requests_as_fast_as_they_go() {
+    let flood = flood_of(b"GET /none HTTP/1.1\r\nHost: t\r\n\r\n");
+    let begin = |target: &Target<'_>| connect(target.address);
+    on_both(&Attack::default(), begin, &flood);
+}
+
+/// Records of TLS, each to be opened.
+#[test]
+fn records_as_fast_as_they_go() {
+    let whole = tls::Whole::new();
+    let files = whole.files();
+    let files: Vec<_> = files
+        .iter()
+        .map(|(name, text)| (*name, text.as_str()))
+        .collect();
+    let pongs = flood_of(&frame(PONG, b""));
+    for io in ["epoll", "io_uring"] {
+        if setups().all(|setup| setup.io != io) {
+            continue;
+        }
+        let attack = Attack {
+            options: Options {
+                routes: tls::LISTEN,
+                files: &files,
+                ..Options::default()
+            },
+            io,
+            attackers: ATTACKERS * CLIENTS,
+            has_newcomers: true,
+            ..Attack::default()
+        };
+        attack.run(|target, _| {
+            let mut client = whole.open(target);
+            while target.lasts() {
+                client.stream.write_all(&pongs).expect("it is served");
+                target.landed();
+            }
+        });
+    }
+}
