@@ -132,7 +132,7 @@ impl Section {
                 "A line for each request that was answered and each WebSocket session that has ended, in a file of its own. There is none unless `file` says where."
             }
             Self::Listen => {
-                "An address to listen on, and who is expected there. Write one for each address; there is at least one."
+                "An address to listen on, and who is expected there. Write one for each address; there is at least one. A peer that is silent for a minute is asked by TCP whether it is there (keep-alive), then every 15 seconds, and after four questions without an answer its connection ends: one that vanished is noticed within two minutes."
             }
             Self::Acme => {
                 "Who issues the certificates of listeners with `tls = { acme = [\"NAME\"] }`, and where they are kept. Without the section the defaults count. See [the guide](../guide/tls.md#certificates-by-acme)."

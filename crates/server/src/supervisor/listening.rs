@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use crate::config::Listener;
 use crate::process::message::ListenerSockets;
@@ -21,6 +21,12 @@ const BACKLOG: i32 = 65_535;
 /// waits in its outbox, where it is counted: by itself the kernel would take megabytes for each, and all the machine's
 /// connections suffer when it runs short.
 const KERNEL_UNSENT_BYTES: u32 = 128 << 10;
+/// A peer that is silent is asked whether it is there: first after this long, then again and again, and after so many
+/// questions without an answer the connection ends as timed out. Peers that vanish without a word, such as machines that
+/// lose their power, are noticed within two minutes; what a session's pings notice they notice earlier.
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_QUESTIONS: u32 = 4;
 /// How long an address may stay in use before that is an error: a server process whose supervisor was killed
 /// needs a moment to see it and to close its listeners.
 const IN_USE_RETRIES: u32 = 20;
@@ -124,9 +130,14 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     // Connections of an earlier run that linger in TIME_WAIT are no reason not to start.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(reuse_port)?;
-    // Accepted sockets inherit it: a turn leaves in one write, and what follows must not wait for its answer.
+    // Accepted sockets inherit all this. A turn leaves in one write, and what follows must not wait for its answer.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(KERNEL_UNSENT_BYTES)?;
+    let keep_alive = TcpKeepalive::new()
+        .with_time(KEEP_ALIVE_AFTER)
+        .with_interval(KEEP_ALIVE_EVERY)
+        .with_retries(KEEP_ALIVE_QUESTIONS);
+    socket.set_tcp_keepalive(&keep_alive)?;
     if address.is_ipv6() {
         // An IPv6 address is just that: `[::]:80` beside `0.0.0.0:80` is no conflict, and peers of the latter
         // are seen with their IPv4 addresses.
@@ -138,9 +149,34 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
+
+    use socket2::SockRef;
 
     use super::*;
+
+    /// Back ends that write lines may be silent for as long as they like, so nothing else would notice their end.
+    #[test]
+    fn accepted_connections_are_kept_alive() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(set) = bind_set(address.parse().expect("an address"), 1) else {
+                continue;
+            };
+            let _peer = TcpStream::connect(set.address).expect("it listens");
+            let listener = TcpListener::from(set.sockets.into_iter().next().expect("a socket"));
+            listener.set_nonblocking(false).expect("a socket");
+            let (accepted, _) = listener.accept().expect("it is there");
+            let accepted = SockRef::from(&accepted);
+            assert!(accepted.keepalive().expect("an option"));
+            let (after, every) = (
+                accepted.tcp_keepalive_time().expect("an option"),
+                accepted.tcp_keepalive_interval().expect("an option"),
+            );
+            let questions = accepted.tcp_keepalive_retries().expect("an option");
+            assert_eq!(after + every * questions, Duration::from_secs(120));
+            assert_eq!((after, questions), (KEEP_ALIVE_AFTER, KEEP_ALIVE_QUESTIONS));
+        }
+    }
 
     #[test]
     fn a_set_shares_one_port() {
