@@ -29,7 +29,7 @@ pub use buffer::Buffer;
 pub use delayed::Delayed;
 pub use driver::{CloseReason, Detached, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX};
 pub use epoll::Epoll;
-pub use listener::{ListenOptions, bind};
+pub use listener::{ListenOptions, bind, spread_evenly};
 pub use options::Options;
 pub use simulated::{FarState, Simulated};
 pub use uring::Uring;

@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::sys::reuseport;
+
 /// How a listening socket is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
@@ -54,4 +56,26 @@ pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     socket.bind(&addr.into())?;
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     Ok(socket.into())
+}
+
+/// Has connections spread evenly over workers that share the sockets of one address: `sockets`, in the order in which they
+/// began to listen, of which worker `i` accepts from every `j` with `j mod workers == i`.
+///
+/// By itself the kernel takes each socket equally often, so where `workers` does not divide their number some workers get
+/// one socket's share more than others, up to twice as much. From here on it draws among as many of them as `workers`
+/// divides. The rest stays open, for another number of workers; no socket has to be closed, and what is queued stays where
+/// it is. It holds for all processes that have the sockets, until it is said anew.
+///
+/// # Errors
+/// What the operating system says: the sockets are no group (`SO_REUSEPORT`), or the kernel lacks this (Linux 4.5).
+pub fn spread_evenly(sockets: &[OwnedFd], workers: usize) -> io::Result<()> {
+    let uneven = sockets.len() % workers.max(1);
+    match (sockets.first(), sockets.len() - uneven) {
+        // There are fewer sockets than workers.
+        (_, 0) | (None, _) => Ok(()),
+        (Some(socket), even) => {
+            let even = u32::try_from(even).map_err(io::Error::other)?;
+            reuseport::draw_among(socket, even)
+        }
+    }
 }

@@ -103,6 +103,12 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         dev.is_some(),
     ));
     debug!(addresses = ?start.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>(), "inherited");
+    for listener in &start.listeners {
+        if let Err(error) = veche_net::spread_evenly(&listener.sockets, workers) {
+            let address = listener.address;
+            debug!(%address, %error, "connections are not spread evenly over the workers");
+        }
+    }
     let hands = process::deal(start.listeners, workers);
     let (failed, failures) = std::sync::mpsc::sync_channel(workers);
     for (me, ((mailbox, sockets), hub)) in ends.into_iter().zip(hands).zip(hubs).enumerate() {

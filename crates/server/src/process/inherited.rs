@@ -1,8 +1,10 @@
 //! The listening sockets that the supervisor bound, and how workers share them.
 //!
-//! Several sockets listen on each address (`SO_REUSEPORT`); the kernel spreads connections over them by a
-//! hash of the addresses. Every one has to be adopted by some worker, or what the kernel queues on it waits
-//! for ever. That is all this module sees to; what is accepted goes to the worker's driver.
+//! Several sockets listen on each address (`SO_REUSEPORT`); the kernel spreads connections over as many of
+//! them as the workers divide ([`spread_evenly`](veche_net::spread_evenly)), or over all where it can't be
+//! told. Every one has to be adopted by some worker, or what the kernel queues on it waits for ever: another
+//! process on the same sockets may have another number of workers. That is all this module sees to; what is
+//! accepted goes to the worker's driver.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

@@ -149,6 +149,7 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
     use std::net::{TcpListener, TcpStream};
 
     use socket2::SockRef;
@@ -175,6 +176,47 @@ mod tests {
             let questions = accepted.tcp_keepalive_retries().expect("an option");
             assert_eq!(after + every * questions, Duration::from_secs(120));
             assert_eq!((after, questions), (KEEP_ALIVE_AFTER, KEEP_ALIVE_QUESTIONS));
+        }
+    }
+
+    /// Connections that each worker of so many gets, of 5,000.
+    fn shares(set: &Listening, workers: usize) -> Vec<usize> {
+        let listeners: Vec<TcpListener> = (set.sockets.iter())
+            .map(|socket| socket.try_clone().expect("a descriptor").into())
+            .collect();
+        let mut shares = vec![0; workers];
+        for _ in 0..50 {
+            // The kernel queues them before `connect` returns.
+            let connect = || TcpStream::connect(set.address).expect("it listens");
+            let peers: Vec<_> = (0..100).map(|_| connect()).collect();
+            let before: usize = shares.iter().sum();
+            for (place, listener) in listeners.iter().enumerate() {
+                loop {
+                    match listener.accept() {
+                        Ok(_) => shares[place % workers] += 1,
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+            // None waits on a socket that nobody looks at.
+            assert_eq!(shares.iter().sum::<usize>() - before, peers.len());
+        }
+        shares
+    }
+
+    /// The number of workers may change while the sockets stay.
+    #[test]
+    fn workers_have_even_shares_where_they_do_not_divide_the_sockets() {
+        let set = bind_set(([127, 0, 0, 1], 0).into(), 8).expect("a free port");
+        for workers in [5, 3, 8, 5] {
+            veche_net::spread_evenly(&set.sockets, workers).expect("Linux 4.5");
+            let shares = shares(&set, workers);
+            let mean = 5000.0 / workers as f64;
+            // Four standard deviations and more of a draw; without it some have 60 % more than others, or twice as much.
+            let slack = 5.0 * mean.sqrt();
+            let is_even = |share: &usize| (*share as f64 - mean).abs() < slack;
+            assert!(shares.iter().all(is_even), "{workers} workers: {shares:?}");
         }
     }
 

@@ -1,0 +1,50 @@
+//! Which of the sockets that listen at one address a connection goes to.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use libc::{c_void, sock_filter, sock_fprog, socklen_t};
+
+/// Has the kernel draw one of the first `count` sockets of the group for each connection, in the order in which they began
+/// to listen. The group is that of all sockets with `SO_REUSEPORT` at the address of `socket`, whichever of them this is;
+/// what is chosen takes the place of what was chosen before, and of the kernel's own choice by a hash among all.
+///
+/// # Errors
+/// What the operating system says: it is not of a group, or the kernel lacks this (Linux 4.5).
+#[expect(unsafe_code, reason = "an option that no crate has")]
+pub(crate) fn draw_among(socket: &OwnedFd, count: u32) -> io::Result<()> {
+    let step = |code, k| sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: 0,
+        k,
+    };
+    let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
+    let mut steps = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, random),
+        // The kernel refuses a division by 0.
+        step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, count),
+        step(libc::BPF_RET | libc::BPF_A, 0),
+    ];
+    let program = sock_fprog {
+        len: steps.len() as u16,
+        filter: steps.as_mut_ptr(),
+    };
+    let address: *const c_void = (&raw const program).cast();
+    let length = mem::size_of::<sock_fprog>() as socklen_t;
+    // SAFETY: it reads the program and its steps, which live until it returns, and keeps a copy.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            address,
+            length,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
