@@ -1,7 +1,6 @@
 //! Which of the sockets that listen at one address a connection goes to.
 
 use std::io;
-use std::mem;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use libc::{c_void, sock_filter, sock_fprog, socklen_t};
@@ -32,7 +31,7 @@ pub(crate) fn draw_among(socket: &OwnedFd, count: u32) -> io::Result<()> {
         filter: steps.as_mut_ptr(),
     };
     let address: *const c_void = (&raw const program).cast();
-    let length = mem::size_of::<sock_fprog>() as socklen_t;
+    let length = size_of::<sock_fprog>() as socklen_t;
     // SAFETY: it reads the program and its steps, which live until it returns, and keeps a copy.
     let done = unsafe {
         libc::setsockopt(

@@ -236,7 +236,7 @@ mod tests {
         let other = bind_set(([127, 0, 0, 1], 0).into(), 1).expect("a free port");
         assert_eq!(
             bind_set(other.address, 1).expect_err("in use").kind(),
-            io::ErrorKind::AddrInUse
+            ErrorKind::AddrInUse
         );
     }
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 use crate::attack::{Attack, Target};
 use crate::raw::{BINARY, TEXT, connect, frame, open};
 use crate::support::{Options, setups};
-use crate::tls;
 
 /// Threads, and clients of each.
 const ATTACKERS: usize = 4;
@@ -21,13 +20,13 @@ const CLIENTS: usize = 5;
 const FLOOD_BYTES: usize = 64 * 1024;
 
 /// An unsolicited answer to a ping, which is allowed and nothing follows from.
-const PONG: u8 = 0x8a;
+pub(crate) const PONG: u8 = 0x8a;
 
 const CENTRIFUGE: &str =
     "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidentity = \"query:user\"\n";
 
 /// So many messages that they fill what is handed over at once.
-fn flood_of(message: &[u8]) -> Vec<u8> {
+pub(crate) fn flood_of(message: &[u8]) -> Vec<u8> {
     message.repeat(FLOOD_BYTES.div_ceil(message.len()))
 }
 
@@ -70,12 +69,15 @@ impl Flooder {
     }
 }
 
-/// On each back end that this machine has.
+/// Those that this machine has.
+pub(crate) fn back_ends() -> impl Iterator<Item = &'static str> {
+    let has = |io: &&'static str| setups().any(|setup| setup.io == *io);
+    ["epoll", "io_uring"].into_iter().filter(has)
+}
+
+/// On each back end.
 fn on_both(attack: &Attack<'_>, begin: impl Fn(&Target<'_>) -> TcpStream + Sync, flood: &[u8]) {
-    for io in ["epoll", "io_uring"] {
-        if setups().all(|setup| setup.io != io) {
-            continue;
-        }
+    for io in back_ends() {
         let attack = Attack {
             io,
             attackers: ATTACKERS,
@@ -145,39 +147,4 @@ fn requests_as_fast_as_they_go() {
     let flood = flood_of(b"GET /none HTTP/1.1\r\nHost: t\r\n\r\n");
     let begin = |target: &Target<'_>| connect(target.address);
     on_both(&Attack::default(), begin, &flood);
-}
-
-/// Records of TLS, each to be opened.
-#[test]
-fn records_as_fast_as_they_go() {
-    let whole = tls::Whole::new();
-    let files = whole.files();
-    let files: Vec<_> = files
-        .iter()
-        .map(|(name, text)| (*name, text.as_str()))
-        .collect();
-    let pongs = flood_of(&frame(PONG, b""));
-    for io in ["epoll", "io_uring"] {
-        if setups().all(|setup| setup.io != io) {
-            continue;
-        }
-        let attack = Attack {
-            options: Options {
-                routes: tls::LISTEN,
-                files: &files,
-                ..Options::default()
-            },
-            io,
-            attackers: ATTACKERS * CLIENTS,
-            has_newcomers: true,
-            ..Attack::default()
-        };
-        attack.run(|target, _| {
-            let mut client = whole.open(target);
-            while target.lasts() {
-                client.stream.write_all(&pongs).expect("it is served");
-                target.landed();
-            }
-        });
-    }
 }

@@ -14,6 +14,7 @@ use rustls::version::{TLS12, TLS13};
 use socket2::SockRef;
 
 use crate::attack::{Attack, Target};
+use crate::floods::{PONG, back_ends, flood_of};
 use crate::raw::{BINARY, connect, frame};
 use crate::support::Options;
 use certificates::Authority;
@@ -28,17 +29,17 @@ mod client;
 
 const BOTH: client::Versions = &[&TLS13, &TLS12];
 
-pub(crate) const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nname = \"sealed\"\nhosts = [\"*\"]\n\
+const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nname = \"sealed\"\nhosts = [\"*\"]\n\
                       tls = { certificate = \"own.pem\", key = \"own.key\" }\n";
 
 /// A client's side that never goes on from an earlier session: every handshake is a whole one.
-pub(crate) struct Whole {
+struct Whole {
     authority: Authority,
     trust: Arc<ClientConfig>,
 }
 
 impl Whole {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         let authority = Authority::new("attacks");
         let trust = trust(&authority, BOTH, None);
         let mut config = ClientConfig::clone(&trust);
@@ -49,7 +50,7 @@ impl Whole {
         }
     }
 
-    pub(crate) fn open(&self, target: &Target<'_>) -> Client {
+    fn open(&self, target: &Target<'_>) -> Client {
         let client = Client::open(sealed(target), "localhost", &self.trust).expect("it opens");
         let linger = SockRef::from(&client.stream.sock).set_linger(Some(Duration::ZERO));
         linger.expect("a socket");
@@ -57,7 +58,7 @@ impl Whole {
     }
 
     /// The server's certificate and key, by the names that [`LISTEN`] has.
-    pub(crate) fn files(&self) -> [(&'static str, String); 2] {
+    fn files(&self) -> [(&'static str, String); 2] {
         let file = self.authority.file();
         let folder = file.parent().expect("it lies in a folder");
         self.authority.server(&["localhost"], folder, "own");
@@ -69,6 +70,15 @@ impl Whole {
 
     /// The attack on a server with a certificate of the authority's.
     fn run(&self, memory_mib_max: u64, blow: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
+        let attack = Attack {
+            memory_mib_max,
+            ..Attack::default()
+        };
+        self.run_as(attack, blow);
+    }
+
+    /// The same with a certificate of the authority's, where more than its memory is the attack's own.
+    fn run_as(&self, attack: Attack<'_>, blow: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
         let files = self.files();
         let files: Vec<_> = (files.iter())
             .map(|(name, text)| (*name, text.as_str()))
@@ -77,10 +87,9 @@ impl Whole {
             options: Options {
                 routes: LISTEN,
                 files: &files,
-                ..Options::default()
+                ..attack.options
             },
-            memory_mib_max,
-            ..Attack::default()
+            ..attack
         };
         attack.run(blow);
     }
@@ -258,4 +267,26 @@ fn keys_that_change_without_end() {
             }
         }
     });
+}
+
+/// Records without end, each to be opened, from as many clients as in the other floods.
+#[test]
+fn records_as_fast_as_they_go() {
+    let whole = Whole::new();
+    let pongs = flood_of(&frame(PONG, b""));
+    for io in back_ends() {
+        let attack = Attack {
+            io,
+            attackers: 20,
+            has_newcomers: true,
+            ..Attack::default()
+        };
+        whole.run_as(attack, |target, _| {
+            let mut client = whole.open(target);
+            while target.lasts() {
+                client.stream.write_all(&pongs).expect("it is served");
+                target.landed();
+            }
+        });
+    }
 }
