@@ -1,11 +1,12 @@
 //! The members of one channel, by connection and by user.
 
 use std::borrow::Borrow;
-use std::collections::{HashMap, HashSet};
-use std::hash::{Hash, Hasher};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use crate::{ClientInfo, PresenceStats};
 
@@ -15,8 +16,18 @@ pub(crate) type Due = (u64, u64);
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
-    clients: HashSet<ByClient, RandomState>,
+    clients: Clients,
     users: HashMap<ByUser, Standing, RandomState>,
+}
+
+/// Connections in an order that follows from how they came and went, and from nothing random: clients are told of them in
+/// it.
+#[derive(Debug, Default)]
+struct Clients {
+    list: Vec<Arc<ClientInfo>>,
+    /// Places in the list, by the connection's name.
+    places: HashTable<u32>,
+    hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
@@ -56,9 +67,9 @@ impl Roster {
         user.connections += 1;
         let is_first = user.connections == 1;
         if let Some((gone, _)) = &left {
-            self.clients.remove(&*gone.client);
+            self.clients.remove(&gone.client);
         }
-        let is_new = self.clients.replace(ByClient(Arc::clone(client))).is_none();
+        let is_new = self.clients.insert(client);
         let is_one_of_many = by_user && !client.user.is_empty();
         Arrival {
             is_news: is_new && left.is_none() && (is_first || !is_one_of_many),
@@ -71,7 +82,7 @@ impl Roster {
         let Some(user) = self.users.get_mut(&*client.user) else {
             return Departure::Unknown;
         };
-        if !self.clients.contains(&*client.client) {
+        if !self.clients.contains(&client.client) {
             return Departure::Unknown;
         }
         let due = due.filter(|_| !client.user.is_empty());
@@ -84,7 +95,7 @@ impl Roster {
             (0, None) => drop(self.users.remove(&*client.user)),
             _ => {}
         }
-        self.clients.remove(&*client.client);
+        self.clients.remove(&client.client);
         match due {
             Some(_) => Departure::Quiet,
             None => Departure::Gone,
@@ -94,40 +105,80 @@ impl Roster {
     /// Somebody who had gone has not come back.
     pub(crate) fn give_up(&mut self, client: &ClientInfo) {
         self.users.remove(&*client.user);
-        self.clients.remove(&*client.client);
+        self.clients.remove(&client.client);
     }
 
-    /// When those are given up who have gone.
-    pub(crate) fn leaving(&self) -> impl Iterator<Item = Due> {
+    /// When those are given up who have gone, the first of them first.
+    pub(crate) fn leaving(&self) -> Vec<Due> {
         let left = self.users.values().filter_map(|user| user.left.as_ref());
-        left.map(|(_, due)| *due)
+        let mut dues: Vec<Due> = left.map(|(_, due)| *due).collect();
+        dues.sort_unstable();
+        dues
     }
 
     pub(crate) fn clients(&self) -> impl Iterator<Item = &Arc<ClientInfo>> {
-        self.clients.iter().map(|client| &client.0)
+        self.clients.list.iter()
     }
 
     pub(crate) fn stats(&self) -> PresenceStats {
         PresenceStats {
-            clients: self.clients.len() as u32,
+            clients: self.clients.list.len() as u32,
             users: self.users.len() as u32,
         }
     }
 }
 
-/// Told apart by the connection.
-#[derive(Debug)]
-struct ByClient(Arc<ClientInfo>);
+impl Clients {
+    fn place(&self, name: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one(name);
+        let is_it = |place: &u32| *self.list[*place as usize].client == *name;
+        self.places.find(hash, is_it).copied()
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.place(name).is_some()
+    }
+
+    /// Puts one in, in place of one of the same name; whether there was none.
+    fn insert(&mut self, client: &Arc<ClientInfo>) -> bool {
+        if let Some(place) = self.place(&client.client) {
+            self.list[place as usize] = Arc::clone(client);
+            return false;
+        }
+        let place = self.list.len() as u32;
+        self.list.push(Arc::clone(client));
+        let Self {
+            list,
+            places,
+            hasher,
+        } = self;
+        let hash = |place: &u32| hasher.hash_one(&*list[*place as usize].client);
+        places.insert_unique(hash(&place), place, hash);
+        true
+    }
+
+    fn remove(&mut self, name: &str) {
+        let hash = self.hasher.hash_one(name);
+        let list = &self.list;
+        let found = self
+            .places
+            .find_entry(hash, |place| *list[*place as usize].client == *name);
+        let Ok(entry) = found else { return };
+        let (place, _) = entry.remove();
+        self.list.swap_remove(place as usize);
+        // The last one has its place now.
+        if let Some(moved) = self.list.get(place as usize) {
+            let (hash, before) = (self.hasher.hash_one(&*moved.client), self.list.len() as u32);
+            if let Some(moved) = self.places.find_mut(hash, |place| *place == before) {
+                *moved = place;
+            }
+        }
+    }
+}
 
 /// Told apart by the user.
 #[derive(Debug)]
 struct ByUser(Arc<ClientInfo>);
-
-impl Borrow<str> for ByClient {
-    fn borrow(&self) -> &str {
-        &self.0.client
-    }
-}
 
 impl Borrow<str> for ByUser {
     fn borrow(&self) -> &str {
@@ -135,23 +186,20 @@ impl Borrow<str> for ByUser {
     }
 }
 
-/// As the name that it borrows, which is what maps are asked by.
-macro_rules! told_apart_by_name {
-    ($($kind:ty),*) => {$(
-        impl PartialEq for $kind {
-            fn eq(&self, other: &Self) -> bool {
-                Borrow::<str>::borrow(self) == Borrow::<str>::borrow(other)
-            }
-        }
-        impl Eq for $kind {}
-        impl Hash for $kind {
-            fn hash<H: Hasher>(&self, state: &mut H) {
-                Borrow::<str>::borrow(self).hash(state);
-            }
-        }
-    )*};
+impl PartialEq for ByUser {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.user == other.0.user
+    }
 }
-told_apart_by_name!(ByClient, ByUser);
+
+impl Eq for ByUser {}
+
+/// As the name that it borrows, which is what the map is asked by.
+impl Hash for ByUser {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Borrow::<str>::borrow(self).hash(state);
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -200,7 +248,7 @@ mod tests {
             users: 1,
         };
         assert_eq!(roster.stats(), still);
-        assert_eq!(roster.leaving().collect::<Vec<_>>(), [(5, 1)]);
+        assert_eq!(roster.leaving(), [(5, 1)]);
         let back = roster.join(&three, true);
         assert_eq!((back.is_news, back.was_leaving), (false, due));
         assert_eq!(roster.stats(), still);
@@ -208,6 +256,33 @@ mod tests {
         roster.give_up(&three);
         assert_eq!(roster.stats(), PresenceStats::default());
         assert!(news(roster.join(&one, true)));
+    }
+
+    #[test]
+    fn the_order_of_members_is_not_random() {
+        let all: Vec<_> = (0..40).map(|one| client("", &one.to_string())).collect();
+        let listed = || {
+            let mut roster = Roster::default();
+            for one in &all {
+                roster.join(one, false);
+            }
+            // The first, one in the middle, the last.
+            for gone in [0, 17, 39] {
+                assert_eq!(roster.leave(&all[gone], None), Departure::Gone);
+            }
+            assert!(!news(roster.join(&all[5], false)), "it is there");
+            let names = roster.clients().map(|one| one.client.to_string());
+            names.collect::<Vec<_>>()
+        };
+        let first = listed();
+        // The last one takes the place of one that goes.
+        assert_eq!((&*first[0], &*first[1], &*first[17]), ("37", "1", "38"));
+        // Two rosters hash in different ways.
+        assert!((0..10).all(|_| listed() == first));
+        let mut sorted = first;
+        sorted.sort_by_key(|name| name.parse::<u32>().ok());
+        let left = (0..39).filter(|one| ![0, 17].contains(one));
+        assert_eq!(sorted, left.map(|one| one.to_string()).collect::<Vec<_>>());
     }
 
     #[test]
