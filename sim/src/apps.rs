@@ -1,11 +1,12 @@
 //! The back end as an application of each worker: it gets the hub's answers to what it asked there.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 use veche_frontends::app::{Gone, Outcome, Progress, Request, Response, Verdict};
 use veche_frontends::hooks::Question;
 use veche_frontends::shared::Renewal;
-use veche_frontends::{AppId, Apps, NotRenewed, Shared};
+use veche_frontends::{AppId, Apps, Dial, NotRenewed, Shared};
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
@@ -19,20 +20,40 @@ pub(crate) const BACK_END: ConnectionId = ConnectionId {
     generation: 0,
 };
 
-/// It also decides on the commands of some clients, and sends back what comes on connections that it has dialed. No route leads here, so no session calls it otherwise.
-#[derive(Default)]
-pub(crate) struct BackEndApp {
+/// The application of the back end. It also decides on the commands of some clients, and sends back what comes on
+/// connections that it has dialed. No route leads here, so no session calls it otherwise.
+#[derive(Debug, Default)]
+pub struct BackEndApp {
     answers: Vec<(Ticket, Answer)>,
     asked: Vec<Asked>,
     /// The numbers of connections that it has dialed, also of those that are over.
     dialed: HashMap<ConnectionId, u64>,
     told: Vec<(u64, Told)>,
+    wanted: Vec<Wanted>,
     /// When it will have done what it does at the end.
     stops_at_ms: Option<u64>,
     has_stopped: bool,
 }
 
+/// A connection to another server that the application wants.
+#[derive(Debug)]
+pub struct Wanted {
+    /// How it begins.
+    pub dial: Dial,
+    /// Where to. There is nothing at port 0.
+    pub to: SocketAddr,
+}
+
 impl BackEndApp {
+    pub(crate) fn want(&mut self, wanted: Option<Wanted>) {
+        self.wanted.extend(wanted);
+    }
+
+    /// Takes the connections that it wants, to be dialed.
+    pub fn take_wanted(&mut self) -> Vec<Wanted> {
+        std::mem::take(&mut self.wanted)
+    }
+
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Answer)> {
         std::mem::take(&mut self.answers)
     }

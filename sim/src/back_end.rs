@@ -8,12 +8,12 @@ use veche_hub::{
     Query, Question, Ticket, Version,
 };
 
+use crate::apps::BACK_END;
 use crate::channels::{self, CHANNELS, Kind};
 use crate::data::{data, number_in_text};
 use crate::failure::{Check, promise};
 use crate::ledger::Source;
 use crate::seen::Event;
-use crate::worker::BACK_END;
 use crate::world::{WALL_MS, World, channel_name};
 
 /// For so long keys of publications are kept.

@@ -212,7 +212,7 @@ impl World {
             }
             _ => 0,
         };
-        let link = self.process.workers[worker].link_of(session);
+        let link = self.network.of(worker, session);
         let clients = &mut self.peers.clients;
         let client = clients
             .iter_mut()

@@ -2,8 +2,10 @@
 //! back, and closes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 
 use veche_frontends::{AppId, Caller, Dial, Terms};
+use veche_hub::ConnectionId;
 use veche_proto::http::{Limits as HeadLimits, parse_head};
 use veche_proto::websocket::{
     Codecs, Decoder, Event as Frame, Limits, MessageKind, Opcode, Role, encode_close,
@@ -11,6 +13,7 @@ use veche_proto::websocket::{
 };
 
 use crate::Failure;
+use crate::apps::Wanted;
 use crate::failure::{Check, promise};
 use crate::network::LinkId;
 use crate::peers::DIALED;
@@ -25,6 +28,10 @@ const LIMITS: Limits = Limits {
 
 /// Connections that are there at a time, at most.
 const OPEN_MAX: usize = 4;
+
+/// Ports of servers that agree to a WebSocket, and of those that refuse it. Their addresses are numbers of connections.
+const AGREES: u16 = 80;
+const REFUSES: u16 = 81;
 
 const PING_INTERVAL_MS: u64 = 10_000;
 const PONG_TIMEOUT_MS: u64 = 3_000;
@@ -177,13 +184,14 @@ impl World {
             token,
         };
         self.peers.dials.all.insert(token, State::Begun);
-        let now = self.now();
-        if salt.is_multiple_of(8) {
-            return self.process.workers[worker].dial_failed(caller, now);
-        }
-        let link = self.network.open(DIALED + token as usize);
-        let server = Server::new(link, salt % 8 == 1);
-        self.peers.dials.servers.insert(token, server);
+        // There is nothing at port 0.
+        let port = match salt % 8 {
+            0 => 0,
+            1 => REFUSES,
+            _ => AGREES,
+        };
+        let ip = (token as u32).to_be_bytes();
+        let to = SocketAddr::from((ip, port));
         let dial = Dial {
             caller,
             authority: "other.test".to_owned(),
@@ -198,10 +206,20 @@ impl World {
                 pong_timeout_ms: PONG_TIMEOUT_MS,
             },
         };
-        let session = self.process.workers[worker].dial(link, dial, now);
-        if let Some(link) = self.network.links.get_mut(&link) {
-            link.server = Some((worker, session));
-        }
+        self.process.workers[worker].dial(Wanted { dial, to });
+    }
+
+    /// A connection is being opened to a server, which is there.
+    pub(crate) fn dialed(&mut self, worker: usize, id: ConnectionId, to: SocketAddr) {
+        let IpAddr::V4(ip) = to.ip() else {
+            return;
+        };
+        let token = u64::from(ip.to_bits());
+        let link = self.network.open(DIALED + token as usize);
+        let server = Server::new(link, to.port() == REFUSES);
+        self.peers.dials.servers.insert(token, server);
+        self.network.attach(link, worker, id);
+        self.process.workers[worker].note_place(id);
     }
 
     /// A server says something on a connection that was dialed, or closes it.

@@ -34,15 +34,14 @@ pub(crate) struct Drain {
 
 impl World {
     /// The process begins to go away.
-    pub(crate) fn drain(&mut self, within_ms: u64, is_replaced: bool, salt: u32) {
+    pub(crate) fn drain(&mut self, within_ms: u64, is_replaced: bool, salt: u32) -> Check {
         if self.drain.is_some() {
-            return;
+            return Ok(());
         }
         let parting = match is_replaced {
             true => Parting::Replaced,
             false => Parting::Stopping,
         };
-        let now = self.now();
         let workers = &mut self.process.workers;
         let worker_of = |link: &Link| link.server.map(|(worker, _)| worker);
         let mut clients = Vec::new();
@@ -74,11 +73,16 @@ impl World {
             stopped: BTreeSet::new(),
         });
         for worker in workers {
-            worker.drain(within_ms, parting, now);
+            worker.drain(within_ms, parting);
         }
+        // All hear of it at once.
+        for worker in 0..self.process.workers.len() {
+            self.turn(worker, Some(salt))?;
+        }
+        Ok(())
     }
 
-    /// The applications of a worker have stopped; once those of all have, all workers are told.
+    /// The applications of a worker have stopped.
     pub(crate) fn note_stopped(&mut self, worker: usize) -> Check {
         let Some(drain) = &mut self.drain else {
             promise!(false, "applications stop in a drain", "of worker {worker}");
@@ -89,11 +93,6 @@ impl World {
             "the applications of a worker stop once",
             "of worker {worker}"
         );
-        if drain.stopped.len() == self.process.workers.len() {
-            for worker in &mut self.process.workers {
-                worker.apps_stopped();
-            }
-        }
         Ok(())
     }
 

@@ -1,20 +1,18 @@
-//! Messages between workers: in order within a lane, in any order between lanes, with credits for data.
+//! Messages between workers: in order within a lane, late or not, with credits for data.
 
 use std::collections::VecDeque;
 
 use fastrand::Rng;
-use veche_worker::WorkerMessage;
 
-use crate::apps::BackEndApp;
+use crate::glue::{Letter, Message};
 use crate::watch::Watch;
-
-/// What workers of a world send each other.
-pub(crate) type Message = WorkerMessage<<BackEndApp as veche_worker::AppHost>::Message>;
 
 /// All lanes, each from one worker to another.
 pub(crate) struct Lanes {
     workers: usize,
     lanes: Vec<Lane>,
+    /// What a worker takes in a turn.
+    messages_max: usize,
     /// By worker: so many messages are there to be taken, and all others are late.
     due: Vec<usize>,
     /// In which order publications are served, where that is looked at.
@@ -29,11 +27,12 @@ struct Lane {
 }
 
 impl Lanes {
-    pub(crate) fn new(workers: u16) -> Self {
+    pub(crate) fn new(workers: u16, messages_max: usize) -> Self {
         let workers = usize::from(workers);
         Self {
             workers,
             lanes: (0..workers * workers).map(|_| Lane::default()).collect(),
+            messages_max,
             due: vec![usize::MAX; workers],
             watch: None,
         }
@@ -43,8 +42,10 @@ impl Lanes {
         &mut self.lanes[from * self.workers + to]
     }
 
-    pub(crate) fn unfinished(&mut self, from: usize, to: usize) -> u32 {
-        self.at(from, to).unfinished
+    /// By worker: data that `from` has sent there and that is not finished.
+    pub(crate) fn unfinished(&self, from: usize) -> Vec<u32> {
+        let lanes = &self.lanes[from * self.workers..][..self.workers];
+        lanes.iter().map(|lane| lane.unfinished).collect()
     }
 
     pub(crate) fn post(&mut self, from: usize, to: usize, message: Message) {
@@ -64,24 +65,36 @@ impl Lanes {
         left.is_some()
     }
 
-    /// The next message for a worker, of any lane.
-    pub(crate) fn next(&mut self, to: usize, random: &mut Rng) -> Option<(usize, Message)> {
+    /// What arrives at a worker, by lane; without a salt all that is under way and not late.
+    pub(crate) fn deliver(&mut self, to: usize, salt: Option<u32>) -> Vec<Vec<Letter>> {
+        let mut random = Rng::with_seed(salt.unwrap_or(0).into());
+        // Now and then some of them come too late for this turn.
+        let is_late = salt.is_some() && random.u8(0..4) == 0;
         let begin = random.usize(0..self.workers);
-        if self.due[to] == 0 {
-            return None;
-        }
-        let found = (0..self.workers).find_map(|step| {
+        let mut arrived: Vec<Vec<Letter>> = (0..self.workers).map(|_| Vec::new()).collect();
+        for step in 0..self.workers {
             let from = (begin + step) % self.workers;
-            let message = self.at(from, to).messages.pop_front();
-            message.map(|message| (from, message))
-        });
-        if let Some((_, message)) = &found {
-            self.due[to] = self.due[to].saturating_sub(1);
-            if let Some(watch) = &mut self.watch {
-                watch.taken(to, message);
+            let mut count = match is_late {
+                true => random.usize(0..4),
+                false => usize::MAX,
+            };
+            // The worker takes the letters of a turn lane by lane, but which one is first is not known here.
+            if self.watch.is_some() {
+                let is_first = arrived.iter().all(Vec::is_empty);
+                count = if is_first { self.messages_max } else { 0 };
             }
+            let there = self.at(from, to).messages.len();
+            count = count.min(self.due[to]).min(there);
+            if self.due[to] != usize::MAX {
+                self.due[to] -= count;
+            }
+            let messages: Vec<_> = self.at(from, to).messages.drain(..count).collect();
+            if let Some(watch) = &mut self.watch {
+                messages.iter().for_each(|message| watch.taken(to, message));
+            }
+            arrived[from].extend(messages.into_iter().map(Letter::Message));
         }
-        found
+        arrived
     }
 
     /// A worker has ended its turn.

@@ -10,7 +10,7 @@ pub(crate) type LinkId = u32;
 /// A connection of the transport.
 pub(crate) struct Link {
     pub(crate) client: usize,
-    /// The process's end: which worker, and as whom it knows it. `None`: it is gone.
+    /// The process's end: which worker, and as what it knows it. `None`: it is gone.
     pub(crate) server: Option<(usize, ConnectionId)>,
     /// The client's end is there.
     pub(crate) has_client: bool,
@@ -21,8 +21,8 @@ pub(crate) struct Link {
     pub(crate) up_ended: bool,
     /// Sent by the server, on its way.
     pub(crate) down: VecDeque<u8>,
-    /// The same, and not taken by the transport yet.
-    pub(crate) unsent: VecDeque<u8>,
+    /// How much more was sent that the transport has not taken yet.
+    pub(crate) unsent: usize,
     /// The server's FIN is behind that.
     pub(crate) down_ends: bool,
     /// Commands that were sent here and not answered, as its client sees it.
@@ -32,14 +32,17 @@ pub(crate) struct Link {
 /// All links of which either side still has its end.
 pub(crate) struct Network {
     pub(crate) links: BTreeMap<LinkId, Link>,
+    /// By what a worker knows as its end.
+    ends: BTreeMap<(usize, ConnectionId), LinkId>,
     next: LinkId,
-    pipe_bytes: usize,
+    pub(crate) pipe_bytes: usize,
 }
 
 impl Network {
     pub(crate) fn new(pipe_bytes: usize) -> Self {
         Self {
             links: BTreeMap::new(),
+            ends: BTreeMap::new(),
             next: 0,
             pipe_bytes,
         }
@@ -57,7 +60,7 @@ impl Network {
             up_ends: false,
             up_ended: false,
             down: VecDeque::new(),
-            unsent: VecDeque::new(),
+            unsent: 0,
             down_ends: false,
             owed: 0,
         };
@@ -72,20 +75,35 @@ impl Network {
         self.links.keys().nth(place).copied()
     }
 
-    /// The server sends. How much the transport has not taken.
-    pub(crate) fn send(&mut self, id: LinkId, bytes: &[u8]) -> usize {
-        let pipe_bytes = self.pipe_bytes;
-        let Some(link) = self.links.get_mut(&id) else {
-            return 0;
-        };
-        link.unsent.extend(bytes);
-        link.fill(pipe_bytes);
-        link.unsent.len()
+    /// A worker has its end.
+    pub(crate) fn attach(&mut self, id: LinkId, worker: usize, session: ConnectionId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.server = Some((worker, session));
+            self.ends.insert((worker, session), id);
+        }
     }
 
-    /// What the transport has not taken.
-    pub(crate) fn unsent(&self, id: LinkId) -> usize {
-        self.links.get(&id).map_or(0, |link| link.unsent.len())
+    /// The process lets go of its end.
+    pub(crate) fn detach(&mut self, id: LinkId) -> Option<(usize, ConnectionId)> {
+        let link = self.links.get_mut(&id)?;
+        // What the transport has not taken goes with it.
+        link.unsent = 0;
+        let end = link.server.take()?;
+        self.ends.remove(&end);
+        Some(end)
+    }
+
+    /// The link whose end a worker knows so.
+    pub(crate) fn of(&self, worker: usize, session: ConnectionId) -> Option<LinkId> {
+        self.ends.get(&(worker, session)).copied()
+    }
+
+    /// The transport takes bytes of the server, and leaves so many.
+    pub(crate) fn take(&mut self, id: LinkId, bytes: &[u8], unsent: usize) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.down.extend(bytes);
+            link.unsent = unsent;
+        }
     }
 
     /// The server sends FIN behind all that.
@@ -95,19 +113,13 @@ impl Network {
         }
     }
 
-    /// The client reads some. Whether the transport has taken more from the server, and what is left there.
-    pub(crate) fn read(&mut self, id: LinkId, bytes: usize) -> (Vec<u8>, Option<usize>) {
-        let pipe_bytes = self.pipe_bytes;
+    /// The client reads some.
+    pub(crate) fn read(&mut self, id: LinkId, bytes: usize) -> Vec<u8> {
         let Some(link) = self.links.get_mut(&id) else {
-            return (Vec::new(), None);
+            return Vec::new();
         };
         let count = bytes.min(link.down.len());
-        let read = link.down.drain(..count).collect();
-        let taken = link.fill(pipe_bytes);
-        if taken == 0 {
-            return (read, None);
-        }
-        (read, Some(link.unsent.len()))
+        link.down.drain(..count).collect()
     }
 
     /// Forgets a link that nobody has.
@@ -116,15 +128,5 @@ impl Network {
         if self.links.get(&id).is_some_and(is_over) {
             self.links.remove(&id);
         }
-    }
-}
-
-impl Link {
-    /// Moves what fits from the server into the transport.
-    fn fill(&mut self, pipe_bytes: usize) -> usize {
-        let room = pipe_bytes.saturating_sub(self.down.len());
-        let count = room.min(self.unsent.len());
-        self.down.extend(self.unsent.drain(..count));
-        count
     }
 }

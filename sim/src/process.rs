@@ -1,48 +1,51 @@
 //! The server process: its workers and the mail between them. A crash loses all of it.
 
 use veche_frontends::Now;
+use veche_worker::TurnLimits;
 
 use crate::Failure;
 use crate::disk::Disk;
+use crate::driven::Driven;
 use crate::failure::promise;
+use crate::glue::{Begin, Conditions};
 use crate::lanes::Lanes;
 use crate::setup::Setup;
 use crate::site;
-use crate::worker::Worker;
 
 pub(crate) struct Process {
-    pub(crate) workers: Vec<Worker>,
+    pub(crate) workers: Vec<Driven>,
     pub(crate) lanes: Lanes,
 }
 
 impl Process {
     /// One that begins; with what a disk has kept, if there is one.
     pub(crate) fn begin(
+        begin: Begin,
         setup: &Setup,
         count: u16,
         seed: u64,
         now: Now,
         disk: Option<&mut Disk>,
     ) -> Result<Self, Failure> {
-        let worker = |me: u16| {
+        let shared = |me: u16| {
             let mut shared = site::shared(setup, me, count, seed);
             shared.set_now(now);
-            Worker::new(shared, setup)
+            shared
         };
-        let mut workers: Vec<_> = (0..count).map(worker).collect();
+        let mut workers: Vec<_> = (0..count).map(shared).collect();
         if let Some(disk) = disk {
             disk.begin(count);
             for worker in &mut workers {
-                worker.shared_mut().hub.keep_log();
+                worker.hub.keep_log();
             }
             let mut all: Vec<_> = disk.restored().collect();
             all.sort_by_key(|one| one.publications.last().map_or(0, |last| last.at_ms));
             for restored in all {
                 let name = veche_hub::ChannelName::new(&restored.channel);
-                let home = name.map(|name| workers[0].shared().hub.home_of(name));
+                let home = name.map(|name| workers[0].hub.home_of(name));
                 let home = home.map_or(0, |home| usize::from(home.0));
                 let channel = restored.channel.clone();
-                let is_back = workers[home].shared_mut().hub.restore(restored);
+                let is_back = workers[home].hub.restore(restored);
                 promise!(
                     is_back == Ok(true),
                     "what was kept comes back",
@@ -50,9 +53,24 @@ impl Process {
                 );
             }
         }
+        let conditions = Conditions {
+            now,
+            limits: TurnLimits {
+                deliveries: setup.deliveries_max,
+                messages: setup.messages_max,
+                ..TurnLimits::default()
+            },
+            credits: setup.credits,
+            low_water_bytes: setup.low_water_bytes,
+            room_bytes: setup.pipe_bytes,
+            is_logged: setup.is_logged,
+        };
         Ok(Self {
-            workers,
-            lanes: Lanes::new(count),
+            workers: begin(workers, &conditions)
+                .into_iter()
+                .map(Driven::new)
+                .collect(),
+            lanes: Lanes::new(count, setup.messages_max),
         })
     }
 }

@@ -6,8 +6,12 @@ use std::sync::Once;
 
 use crate::Failure;
 use crate::action::Action;
+use crate::failure::Check;
+use crate::glue::Begin;
 use crate::report;
 use crate::setup::Setup;
+use crate::trace::Trace;
+use crate::worker;
 use crate::world::World;
 
 /// A world that broke a promise.
@@ -20,15 +24,29 @@ pub(crate) struct Broken {
 
 /// Does the actions and ends the world.
 pub(crate) fn run(setup: &Setup, actions: &[Action]) -> Result<report::World, Broken> {
+    run_on(worker::begin, setup, actions, &mut |_, _| Ok(()))
+}
+
+/// As [`run`], with workers that `begin` brings up; `watch` sees the trace before each step, before the
+/// end (`actions.len()`) and after it, and ends the world with an error.
+pub(crate) fn run_on(
+    begin: Begin,
+    setup: &Setup,
+    actions: &[Action],
+    watch: &mut dyn FnMut(usize, &mut Trace) -> Check,
+) -> Result<report::World, Broken> {
     let step = Cell::new(0);
     let world = || {
-        let mut world = World::new(setup.clone())?;
+        let mut world = World::new(setup.clone(), begin)?;
         for (number, action) in actions.iter().enumerate() {
             step.set(number);
+            watch(number, &mut world.ledger.trace)?;
             world.step(*action)?;
         }
         step.set(actions.len());
+        watch(actions.len(), &mut world.ledger.trace)?;
         world.end()?;
+        watch(actions.len() + 1, &mut world.ledger.trace)?;
         Ok(report::World {
             hash: world.ledger.trace.hash(),
             seen: world.ledger.seen,

@@ -7,16 +7,17 @@ use veche_frontends::Shared;
 use veche_hub::{Answer, Outcome, Query, Question};
 
 use crate::Failure;
+use crate::apps::BACK_END;
 use crate::back_end::Asked;
 use crate::channels::{CHANNELS, Kind};
 use crate::client::{Client, Phase};
+use crate::driven::Driven;
 use crate::failure::{Check, promise};
 use crate::seen::Event;
 use crate::setup::FOREVER_MS;
 use crate::site::PATIENCE_MS;
 use crate::stall::Still;
 use crate::subscription::State;
-use crate::worker::BACK_END;
 use crate::world::{STREAM_BYTES, World, channel_name};
 
 /// Rounds after which a world that still moves is taken for one that never rests.
@@ -81,8 +82,8 @@ impl World {
                 promise!(is_empty, "presence empties", "{present:?} in {}", one.name);
             }
         }
-        for worker in &self.process.workers {
-            worker.check_empty()?;
+        for (number, worker) in self.process.workers.iter().enumerate() {
+            check_empty(number, worker)?;
             let Shared { hub, ports, .. } = worker.shared();
             let left = hub.held().chain(ports.outboxes.held()).next();
             promise!(left.is_none(), "nothing is held for nobody", "{left:?}");
@@ -352,4 +353,30 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Nothing is left of connections that are gone.
+fn check_empty(number: usize, worker: &Driven) -> Check {
+    let (connections, stats) = (worker.connections(), &worker.shared().stats);
+    let (sessions, counted) = (stats.sessions.read(), stats.connections.read());
+    promise!(
+        connections == 0 && sessions == 0 && counted == 0,
+        "connections end",
+        "{connections} connections, {counted} of them counted, and {sessions} sessions of worker {number}"
+    );
+    let counts = worker.shared().hub.counts();
+    let left = [
+        counts.channels,
+        counts.users,
+        counts.subscriptions,
+        counts.queued,
+        counts.stalled,
+        counts.pending,
+    ];
+    promise!(
+        left == [0; 6] && counts.queued_bytes == 0,
+        "hubs empty",
+        "worker {number}: {counts:?}"
+    );
+    Ok(())
 }

@@ -23,6 +23,10 @@ pub(crate) struct Setup {
     pub(crate) credits: u32,
     /// Deliveries of queued fan-outs in a turn.
     pub(crate) deliveries_max: usize,
+    /// Messages of other workers in a turn.
+    pub(crate) messages_max: usize,
+    /// Where a transport tells that what it had to send has left.
+    pub(crate) low_water_bytes: usize,
     pub(crate) queue_publications_max: usize,
     /// Publications that most channels keep.
     pub(crate) history_size: u32,
@@ -85,6 +89,7 @@ impl Setup {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed ^ 0x5e7_0b5e7);
         let random = &mut random;
+        let more = &mut Rng::with_seed(seed ^ 0x061e_5eed);
         let mut one_in = |count: u32| random.u32(0..count) == 0;
         let (is_short_lived, is_scarce, is_logged) = (one_in(5), one_in(6), one_in(2));
         let (is_calm, is_slow, is_crowded) = (one_in(4), one_in(3), one_in(5));
@@ -108,6 +113,8 @@ impl Setup {
                 false => *pick(random, &[2, 4, 8, 64, 1024]),
             },
             deliveries_max: *pick(random, &[1, 3, 512]),
+            messages_max: *pick(more, &[2, 8, 4096]),
+            low_water_bytes: *pick(more, &[50, 400, 16_384]),
             queue_publications_max: *pick(random, &[1, 4, 1024]),
             history_size: *pick(random, &[1, 4, 12, 50]),
             history_ttl_ms: if is_short_lived { 4_000 } else { FOREVER_MS },

@@ -9,7 +9,7 @@ use veche_worker::WorkerMessage;
 use crate::channels;
 use crate::data::number_in_text;
 use crate::failure::{Check, promise};
-use crate::lanes::Message;
+use crate::glue::Message;
 
 /// A publication, by its channel and its number there.
 type Publication = (usize, u64);

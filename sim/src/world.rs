@@ -4,8 +4,9 @@
 //! themselves neither time nor bytes move.
 
 use fastrand::Rng;
-use veche_frontends::Now;
-use veche_hub::ChannelName;
+use veche_frontends::{Now, Shared};
+use veche_hub::{ChannelName, ConnectionId};
+use veche_worker::TurnState;
 
 use crate::Failure;
 use crate::action::{Action, PAUSE_MS};
@@ -16,6 +17,7 @@ use crate::decider::Decisions;
 use crate::disk::Disk;
 use crate::drain::Drain;
 use crate::failure::{Check, promise};
+use crate::glue::{Arrival, Begin, Output, RECEIVE_BYTES_MAX, Told};
 use crate::ledger::{Ledger, Source};
 use crate::network::{LinkId, Network};
 use crate::peers::Peers;
@@ -23,7 +25,6 @@ use crate::process::Process;
 use crate::seen::Event;
 use crate::setup::Setup;
 use crate::site;
-use crate::worker::Around;
 
 /// Marks the sources that are clients, by their link.
 pub(crate) const CLIENTS: Source = 1 << 31;
@@ -42,6 +43,7 @@ const REPLY_BYTES: usize = 10_000;
 
 pub(crate) struct World {
     pub(crate) setup: Setup,
+    begin: Begin,
     pub(crate) now_ms: u64,
     pub(crate) process: Process,
     pub(crate) network: Network,
@@ -55,13 +57,16 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(setup: Setup) -> Result<Self, Failure> {
+    /// A world whose workers are brought up by `begin`.
+    pub(crate) fn new(setup: Setup, begin: Begin) -> Result<Self, Failure> {
         site::count_anew();
         let now_ms = 1_000_000;
         let mut disk = setup.is_logged.then(Disk::default);
         let now = now(now_ms);
-        let process = Process::begin(&setup, setup.workers, setup.seed, now, disk.as_mut())?;
+        let (count, seed) = (setup.workers, setup.seed);
+        let process = Process::begin(begin, &setup, count, seed, now, disk.as_mut())?;
         Ok(Self {
+            begin,
             now_ms,
             process,
             network: Network::new(setup.pipe_bytes),
@@ -173,10 +178,7 @@ impl World {
                 within_ms,
                 is_replaced,
                 salt,
-            } => {
-                self.drain(within_ms.into(), is_replaced, salt);
-                Ok(())
-            }
+            } => self.drain(within_ms.into(), is_replaced, salt),
             Action::Crash { salt } => self.crash(salt),
             Action::Stall { what, worker, salt } => self.stall(what, self.worker(worker), salt),
             Action::Settle { is_long, has_slow } => self.settle(is_long, has_slow),
@@ -249,11 +251,11 @@ impl World {
     pub(crate) fn open(&mut self, peer: usize, worker: u8, listener: u16) -> LinkId {
         let worker = self.worker(worker);
         let id = self.network.open(peer);
-        let now = self.now();
-        let session = self.process.workers[worker].accept(id, listener, now);
-        if let Some(link) = self.network.links.get_mut(&id) {
-            link.server = Some((worker, session));
-        }
+        let (now, room) = (self.now(), self.network.pipe_bytes);
+        let mut out = Vec::new();
+        let session = self.process.workers[worker].accept(listener, room, now, &mut out);
+        self.network.attach(id, worker, session);
+        self.carry(worker, out);
         id
     }
 
@@ -270,12 +272,57 @@ impl World {
 
     /// The server's end of a link is gone, and it knows.
     pub(crate) fn drop_server(&mut self, id: LinkId) {
-        if let Some(link) = self.network.links.get_mut(&id)
-            && let Some((worker, session)) = link.server.take()
-        {
-            self.process.workers[worker].closed(session);
+        if let Some((worker, session)) = self.network.detach(id) {
+            self.arrive(worker, session, Arrival::Reset);
         }
         self.network.forget_if_over(id);
+    }
+
+    /// Something happens at a transport of a worker.
+    fn arrive(&mut self, worker: usize, session: ConnectionId, arrival: Arrival) {
+        let now = self.now();
+        let mut out = Vec::new();
+        self.process.workers[worker].arrive(session, arrival, now, &mut out);
+        self.carry(worker, out);
+    }
+
+    /// What transports of a worker do outside of its turns. Only a turn asks for more than that.
+    fn carry(&mut self, worker: usize, out: Vec<Output>) {
+        for output in out {
+            output.note(&mut self.ledger.trace);
+            self.carry_one(worker, output);
+        }
+    }
+
+    /// Does what a transport does; gives back what is of no transport.
+    fn carry_one(&mut self, worker: usize, output: Output) -> Option<Output> {
+        match output {
+            Output::Sent { id, bytes, unsent } => {
+                if let Some(link) = self.network.of(worker, id) {
+                    self.network.take(link, &bytes, unsent);
+                }
+            }
+            Output::ShutDown(id) => {
+                if let Some(link) = self.network.of(worker, id) {
+                    self.network.shut_down(link);
+                }
+            }
+            Output::Told(id, Told::Closed { .. }) => {
+                if let Some(link) = self.network.of(worker, id) {
+                    self.network.detach(link);
+                    self.network.forget_if_over(link);
+                }
+            }
+            Output::Waits(_)
+            | Output::Told(..)
+            | Output::Paused(_)
+            | Output::Resumed(_)
+            | Output::TimerSet(..)
+            | Output::Accepts(..)
+            | Output::Closing(_) => {}
+            other => return Some(other),
+        }
+        None
     }
 
     fn cut(&mut self, id: LinkId, client_sees: bool, server_sees: bool) {
@@ -295,7 +342,6 @@ impl World {
 
     /// Bytes of a client arrive. Whether anything moved.
     pub(crate) fn up(&mut self, id: LinkId, bytes: usize) -> Result<bool, Failure> {
-        let now = self.now();
         let Some(link) = self.network.links.get_mut(&id) else {
             return Ok(false);
         };
@@ -307,19 +353,19 @@ impl World {
             }
             return Ok(has_sent);
         };
-        let worker = &mut self.process.workers[worker];
-        if !worker.is_open_to(session) || link.up_ended {
+        if !self.process.workers[worker].receives(session) || link.up_ended {
             self.ledger.seen.note(Event::Blocked);
             return Ok(false);
         }
-        let count = bytes.min(link.up.len());
+        let count = bytes.min(link.up.len()).min(RECEIVE_BYTES_MAX);
         if count > 0 {
-            worker.received(session, link.up.drain(..count), now);
+            let bytes = link.up.drain(..count).collect();
+            self.arrive(worker, session, Arrival::Bytes(bytes));
             return Ok(true);
         }
         if link.up_ends {
             link.up_ended = true;
-            worker.ended(session, now);
+            self.arrive(worker, session, Arrival::Fin);
             return Ok(true);
         }
         Ok(false)
@@ -336,7 +382,7 @@ impl World {
         }
         if link.down.is_empty() {
             // All has come but the end, or there is nobody who could send more.
-            let is_over = link.unsent.is_empty() && link.down_ends || link.server.is_none();
+            let is_over = link.unsent == 0 && link.down_ends || link.server.is_none();
             if is_over {
                 let is_told = !link.down_ends || !self.peers.is_online(client);
                 promise!(
@@ -349,11 +395,9 @@ impl World {
             return Ok(is_over);
         }
         let server = link.server;
-        let (read, unsent) = self.network.read(id, bytes);
-        if let (Some(unsent), Some((worker, session))) = (unsent, server)
-            && self.process.workers[worker].sent_more(session, unsent)
-        {
-            self.drop_server(id);
+        let read = self.network.read(id, bytes);
+        if let Some((worker, session)) = server {
+            self.arrive(worker, session, Arrival::Room(read.len()));
         }
         self.hand(client, read)?;
         Ok(true)
@@ -361,24 +405,84 @@ impl World {
 
     /// A worker's turn; without a salt it takes all its mail. Whether anything moved.
     pub(crate) fn turn(&mut self, worker: usize, salt: Option<u32>) -> Result<bool, Failure> {
-        let mut around = Around {
-            now: now(self.now_ms),
-            lanes: &mut self.process.lanes,
-            network: &mut self.network,
-            disk: self.disk.as_mut(),
-        };
-        let moved = self.process.workers[worker].turn(&mut around, salt)?;
+        let now = self.now();
+        let lanes = &mut self.process.lanes;
+        let (unfinished, letters) = (lanes.unfinished(worker), lanes.deliver(worker, salt));
+        let durable = self.disk.as_mut().and_then(|disk| disk.news(worker));
+        let driven = &mut self.process.workers[worker];
+        let turned = driven.turn(now, unfinished, letters, durable);
+        let mut dialed = Vec::new();
+        for output in turned.outputs {
+            output.note(&mut self.ledger.trace);
+            if let Output::Dialed(id, _) = output {
+                dialed.push(id);
+            }
+            if let Some(output) = self.carry_one(worker, output) {
+                self.carry_out(worker, output)?;
+            }
+        }
+        self.note_rest(worker, turned.state);
+        promise!(
+            !turned.is_unasked,
+            "a worker that waits has nothing to do",
+            "worker {worker} did not ask for this turn"
+        );
         self.process.lanes.turned(worker);
+        for id in dialed {
+            self.arrive(worker, id, Arrival::TakenUp);
+        }
         for (ticket, answer) in self.process.workers[worker].take_answers() {
             self.ledger.seen.note(Event::TakenLater);
             self.answered(ticket, answer)?;
         }
         self.take_questions(worker)?;
         self.take_dialed(worker)?;
-        for _ in 0..self.process.workers[worker].take_stopped() {
-            self.note_stopped(worker)?;
+        Ok(turned.moved)
+    }
+
+    /// Does what a turn wants of other workers, of the log and of those outside.
+    fn carry_out(&mut self, worker: usize, output: Output) -> Check {
+        match output {
+            Output::Asked(question) => self.process.workers[worker].asks(question),
+            Output::Dialed(id, to) => self.dialed(worker, id, to),
+            Output::Stopped => self.note_stopped(worker)?,
+            Output::Batch(batch) => {
+                if let Some(disk) = &mut self.disk {
+                    disk.take(worker, batch)?;
+                }
+            }
+            Output::Posted(to, messages) => {
+                for message in messages {
+                    self.process.lanes.post(worker, to, message);
+                }
+            }
+            Output::Finished(of, count) => {
+                let had = self.process.lanes.finish(of, worker, count);
+                promise!(had, "credits go back once", "from {worker} to {of}");
+            }
+            _ => {}
         }
-        Ok(moved)
+        Ok(())
+    }
+
+    /// Notes what is left of a turn within the worker.
+    fn note_rest(&mut self, worker: usize, state: TurnState) {
+        let trace = &mut self.ledger.trace;
+        let Shared { hub, ports, .. } = self.process.workers[worker].shared();
+        let under_way = hub.under_way().chain(ports.under_way());
+        let kept = ports.outboxes.under_way().chain(ports.outboxes.held());
+        let spare = ("spare buffers", ports.outboxes.spare_buffers() as u64);
+        for count in under_way.chain(kept).chain([spare]) {
+            trace.note_text(count.0);
+            trace.note(&[count.1]);
+            trace.say(&count);
+        }
+        for lane in &ports.post.lanes {
+            trace.note(&[lane.unfinished.into(), lane.outgoing.len() as u64]);
+            trace.say(lane);
+        }
+        trace.note_debug(16, &state);
+        trace.say(&state);
     }
 
     fn round(&mut self, salt: u32) -> Check {
@@ -415,10 +519,9 @@ impl World {
         }
         let links: Vec<_> = self.network.links.keys().copied().collect();
         for id in links {
+            self.network.detach(id);
             if let Some(link) = self.network.links.get_mut(&id) {
-                link.server = None;
                 link.down_ends = false;
-                link.unsent.clear();
                 link.up.clear();
                 // Some still gets what was on its way.
                 if random.bool() {
@@ -450,7 +553,7 @@ impl World {
         };
         let (setup, now, disk) = (&self.setup, self.now(), self.disk.as_mut());
         let count = random.u16(count);
-        self.process = Process::begin(setup, count, random.u64(..), now, disk)?;
+        self.process = Process::begin(self.begin, setup, count, random.u64(..), now, disk)?;
         Ok(())
     }
 
@@ -461,15 +564,17 @@ impl World {
         let budget = self.setup.outbox_bytes.max(publications) + FRAMING_BYTES;
         let recovered_max = 120.max(self.setup.history_size as usize);
         let reply = self.setup.outbox_bytes * 2 + 3 * recovered_max * FRAMING_BYTES + REPLY_BYTES;
-        for (number, worker) in self.process.workers.iter_mut().enumerate() {
-            for (id, queued) in worker.queued() {
-                let owed = self.network.links.get(&id).map_or(0, |link| link.owed);
-                promise!(
-                    owed <= OWED_MAX.max(1) && queued <= budget + owed * reply,
-                    "outboxes stay in budget",
-                    "{queued} bytes on worker {number} for link {id}, of {budget} and {owed} replies"
-                );
-            }
+        for (id, link) in &self.network.links {
+            let Some((worker, session)) = link.server else {
+                continue;
+            };
+            let outboxes = &self.process.workers[worker].shared().ports.outboxes;
+            let (queued, owed) = (outboxes.of(session).queued(), link.owed);
+            promise!(
+                owed <= OWED_MAX.max(1) && queued <= budget + owed * reply,
+                "outboxes stay in budget",
+                "{queued} bytes on worker {worker} for link {id}, of {budget} and {owed} replies"
+            );
         }
         self.check_history()?;
         let unfinished = self.process.lanes.unfinished_max();

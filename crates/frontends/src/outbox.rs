@@ -621,6 +621,11 @@ impl Outboxes {
         self.pool.take()
     }
 
+    /// Buffers that are kept to be used again.
+    pub fn spare_buffers(&self) -> usize {
+        self.pool.spare()
+    }
+
     /// Takes back a buffer that has been sent.
     #[inline]
     pub fn recycle(&mut self, buffer: Vec<u8>) {

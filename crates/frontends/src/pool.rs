@@ -38,6 +38,11 @@ impl Pool {
         }
     }
 
+    /// How many are kept.
+    pub(crate) fn spare(&self) -> usize {
+        self.spare.len()
+    }
+
     /// Lets half of those go that nobody took since the last call; whether more may follow.
     pub(crate) fn trim(&mut self) -> bool {
         let excess = self.spare.len().saturating_sub(SPARE_MIN);

@@ -11,6 +11,7 @@ use crate::limits::APP_CREDITS;
 use crate::worker::Worker;
 
 /// What one worker sends another.
+#[derive(Debug)]
 pub enum WorkerMessage<M> {
     /// For its hub.
     Hub(Mail),
@@ -35,6 +36,7 @@ impl<M> WorkerMessage<M> {
 }
 
 /// A message that leaves.
+#[derive(Debug)]
 pub struct Outgoing<M> {
     /// The worker it goes to.
     pub to: usize,

@@ -1,0 +1,213 @@
+//! One world on two kinds of glue: both have to do the same, and the first step in which they don't is told.
+
+use std::fmt;
+
+use crate::action::{Action, actions};
+use crate::failure::{Failure, promise};
+use crate::glue::Begin;
+use crate::report::ACTIONS;
+use crate::run::run_on;
+use crate::setup::Setup;
+use crate::worker;
+
+/// Lines of what both did that are shown before the first that differs, and from it on.
+const BEFORE: usize = 3;
+const FROM: usize = 4;
+
+/// Characters of a line that are shown.
+const LINE_MAX: usize = 400;
+
+/// Two kinds of glue do not do the same.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Of the world.
+    pub seed: u64,
+    /// In which of its actions, from 0 on; [`ACTIONS`] if it was at the end.
+    pub step: usize,
+    /// The action itself.
+    pub action: String,
+    /// What came out of workers in that step, on the simulator's own glue and on the other.
+    pub outputs: [Vec<String>; 2],
+    /// What the world broke on the other glue, if it got so far.
+    pub failure: Option<Failure>,
+}
+
+/// Runs the world of a seed on the simulator's own glue, and then on another one, and compares the traces after each
+/// step. Returns how many outputs of workers were compared.
+///
+/// # Errors
+/// The first step that differs.
+///
+/// # Panics
+/// The world breaks a promise on the simulator's own glue.
+pub fn compare(seed: u64, begin: Begin) -> Result<u64, Box<Difference>> {
+    let setup = Setup::new(seed);
+    let all = actions(&setup, ACTIONS);
+    let mut hashes = Vec::with_capacity(ACTIONS + 2);
+    let mut compared = 0;
+    let own = run_on(worker::begin, &setup, &all, &mut |_, trace| {
+        hashes.push(trace.hash());
+        compared = trace.outputs();
+        Ok(())
+    });
+    if let Err(broken) = own {
+        panic!(
+            "the world of seed {seed} broke a promise at step {}: {}",
+            broken.step, broken.failure
+        );
+    }
+    let mut step = 0;
+    let other = run_on(begin, &setup, &all, &mut |before, trace| {
+        // What is seen before a step is what the one before has left.
+        promise!(
+            hashes[before] == trace.hash(),
+            "both do the same",
+            "they do not"
+        );
+        step = before;
+        Ok(())
+    });
+    let Err(broken) = other else {
+        return Ok(compared);
+    };
+    let outputs = [worker::begin, begin].map(|begin| outputs(begin, &setup, &all, step));
+    let is_broken = broken.failure.name != "both do the same";
+    Err(Box::new(Difference {
+        seed,
+        step,
+        action: match all.get(step) {
+            Some(action) => format!("{action:?}"),
+            None => "the end".to_owned(),
+        },
+        outputs,
+        failure: is_broken.then_some(broken.failure),
+    }))
+}
+
+/// What comes out of workers in a step.
+fn outputs(begin: Begin, setup: &Setup, actions: &[Action], step: usize) -> Vec<String> {
+    let mut outputs = Vec::new();
+    // A step that breaks a promise has no end.
+    let _ = run_on(begin, setup, actions, &mut |before, trace| {
+        if before == step {
+            trace.keep_words();
+        }
+        outputs = trace.words();
+        promise!(before <= step, "it is over", "on purpose");
+        Ok(())
+    });
+    outputs
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            seed, step, action, ..
+        } = self;
+        writeln!(
+            f,
+            "the world of seed {seed} differs at step {step}, {action}:"
+        )?;
+        if let Some(failure) = &self.failure {
+            writeln!(f, "  {failure}")?;
+        }
+        let [own, other] = &self.outputs;
+        let same = own.iter().zip(other).take_while(|(one, two)| one == two);
+        let first = same.count();
+        for line in &own[first.saturating_sub(BEFORE)..first] {
+            writeln!(f, "    {}", shortened(line))?;
+        }
+        for (mark, lines) in [("sim ", own), ("glue", other)] {
+            for line in lines.iter().skip(first).take(FROM) {
+                writeln!(f, "  {mark} {}", shortened(line))?;
+            }
+            if lines.len() <= first {
+                writeln!(f, "  {mark} (nothing more)")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn shortened(line: &str) -> String {
+    line.chars().take(LINE_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use veche_frontends::{Now, Shared};
+    use veche_hub::ConnectionId;
+    use veche_worker::TurnState;
+
+    use super::*;
+    use crate::apps::BackEndApp;
+    use crate::glue::{Arrival, Conditions, Glue, Output, Turn};
+
+    /// A glue that loses what the peer sends in the hundredth piece of a worker.
+    struct Lossy {
+        own: Box<dyn Glue>,
+        pieces: u32,
+    }
+
+    fn lossy(all: Vec<Shared>, conditions: &Conditions) -> Vec<Box<dyn Glue>> {
+        let lossy = |own| Box::new(Lossy { own, pieces: 0 }) as Box<dyn Glue>;
+        let own = worker::begin(all, conditions);
+        own.into_iter().map(lossy).collect()
+    }
+
+    impl Glue for Lossy {
+        fn shared(&self) -> &Shared {
+            self.own.shared()
+        }
+
+        fn shared_mut(&mut self) -> &mut Shared {
+            self.own.shared_mut()
+        }
+
+        fn connections(&self) -> usize {
+            self.own.connections()
+        }
+
+        fn with_back_end(&mut self, call: &mut dyn FnMut(&mut BackEndApp, &mut Shared)) {
+            self.own.with_back_end(call);
+        }
+
+        fn accept(
+            &mut self,
+            listener: u16,
+            room: usize,
+            now: Now,
+            out: &mut Vec<Output>,
+        ) -> ConnectionId {
+            self.own.accept(listener, room, now, out)
+        }
+
+        fn arrive(&mut self, id: ConnectionId, arrival: Arrival, now: Now, out: &mut Vec<Output>) {
+            self.pieces += u32::from(matches!(arrival, Arrival::Bytes(_)));
+            if self.pieces != 100 {
+                self.own.arrive(id, arrival, now, out);
+            }
+        }
+
+        fn receives(&self, id: ConnectionId) -> bool {
+            self.own.receives(id)
+        }
+
+        fn turn(&mut self, turn: Turn, out: &mut Vec<Output>) -> TurnState {
+            self.own.turn(turn, out)
+        }
+    }
+
+    #[test]
+    fn a_glue_is_like_itself_and_one_that_loses_something_is_not() {
+        assert!(compare(1, worker::begin).is_ok_and(|compared| compared > 1000));
+        let Err(difference) = compare(1, lossy) else {
+            panic!("it is not noticed");
+        };
+        let text = difference.to_string();
+        assert!(
+            difference.step < ACTIONS && text.contains("Received"),
+            "{text}"
+        );
+    }
+}

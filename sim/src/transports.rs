@@ -1,0 +1,339 @@
+//! The transports of one worker, as a driver of the server promises them: queues, timers, pauses, closes that are told.
+//!
+//! What happens to a transport is put in; what there is to tell is taken out in an order without chance, which is that of
+//! `veche_net::Simulated` where that has none either. Bytes go no further: what a transport has taken is an [`Output`].
+
+use std::collections::{BTreeSet, VecDeque};
+
+use veche_hub::ConnectionId;
+
+use crate::glue::{Arrival, Output, RECEIVE_BYTES_MAX};
+
+/// See the module's text.
+pub(crate) struct Transports {
+    low_water_bytes: usize,
+    room_bytes: usize,
+    /// By index; `None` is free, and the index that became free last is used first.
+    all: Vec<Option<Transport>>,
+    free: Vec<u32>,
+    last_generation: u32,
+    /// Not accepted yet.
+    dialed: VecDeque<(ConnectionId, u16)>,
+    /// Listeners that take none.
+    closed: BTreeSet<u16>,
+    /// Connected, which was not told.
+    taken_up: Vec<ConnectionId>,
+}
+
+struct Transport {
+    id: ConnectionId,
+    /// The other server is not there yet.
+    is_connecting: bool,
+    is_paused: bool,
+    timer_ms: Option<u64>,
+    /// The peer's bytes that were not received, in the pieces in which they came, and its FIN behind them.
+    pieces: VecDeque<Vec<u8>>,
+    is_finished: bool,
+    has_ended: bool,
+    /// How many bytes it takes before the peer reads again.
+    room: usize,
+    queue: VecDeque<Vec<u8>>,
+    /// Of the first buffer.
+    front_sent: usize,
+    unsent: usize,
+    /// The queue was above low water, and its fall was not told.
+    was_high: bool,
+    is_shut_down: bool,
+    /// To be told as the last thing: whether the peer has reset it.
+    closing: Option<bool>,
+}
+
+/// What left a transport.
+pub(crate) struct Left {
+    pub(crate) id: ConnectionId,
+    /// Buffers that it is done with.
+    pub(crate) buffers: Vec<Vec<u8>>,
+    pub(crate) has_drained: bool,
+}
+
+/// What a transport tells of its peer.
+pub(crate) enum Heard {
+    Bytes(Vec<u8>),
+    Fin,
+    Closed { is_reset: bool },
+}
+
+impl Transports {
+    /// None; those to other servers take `room_bytes` before these read.
+    pub(crate) fn new(low_water_bytes: usize, room_bytes: usize) -> Self {
+        Self {
+            low_water_bytes,
+            room_bytes,
+            all: Vec::new(),
+            free: Vec::new(),
+            last_generation: 0,
+            dialed: VecDeque::new(),
+            closed: BTreeSet::new(),
+            taken_up: Vec::new(),
+        }
+    }
+
+    /// Opens one to a listener, which has not accepted it yet.
+    pub(crate) fn dial(&mut self, listener: u16, room: usize) -> ConnectionId {
+        let id = self.add(room, false);
+        self.dialed.push_back((id, listener));
+        id
+    }
+
+    /// Opens one to another server, which is not there yet.
+    pub(crate) fn connect(&mut self) -> ConnectionId {
+        self.add(self.room_bytes, true)
+    }
+
+    fn add(&mut self, room: usize, is_connecting: bool) -> ConnectionId {
+        self.last_generation += 1;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.all.push(None);
+            self.all.len() as u32 - 1
+        });
+        let id = ConnectionId {
+            index,
+            generation: self.last_generation,
+        };
+        self.all[index as usize] = Some(Transport {
+            id,
+            is_connecting,
+            is_paused: false,
+            timer_ms: None,
+            pieces: VecDeque::new(),
+            is_finished: false,
+            has_ended: false,
+            room,
+            queue: VecDeque::new(),
+            front_sent: 0,
+            unsent: 0,
+            was_high: false,
+            is_shut_down: false,
+            closing: None,
+        });
+        id
+    }
+
+    fn get(&mut self, id: ConnectionId) -> Option<&mut Transport> {
+        let transport = self.all.get_mut(id.index as usize)?.as_mut()?;
+        (transport.id == id).then_some(transport)
+    }
+
+    /// One that is not closing.
+    fn live(&mut self, id: ConnectionId) -> Option<&mut Transport> {
+        self.get(id).filter(|transport| transport.closing.is_none())
+    }
+
+    pub(crate) fn is_live(&mut self, id: ConnectionId) -> bool {
+        self.live(id).is_some()
+    }
+
+    /// Whether it receives.
+    pub(crate) fn receives(&self, id: ConnectionId) -> bool {
+        let transport = self.all.get(id.index as usize).and_then(Option::as_ref);
+        transport.is_some_and(|one| one.id == id && one.closing.is_none() && !one.is_paused)
+    }
+
+    /// Something happens at it; whether there is something to tell.
+    pub(crate) fn put(&mut self, id: ConnectionId, arrival: Arrival) -> bool {
+        let Some(transport) = self.get(id) else {
+            return false;
+        };
+        match arrival {
+            Arrival::Bytes(bytes) => {
+                debug_assert!(bytes.len() <= RECEIVE_BYTES_MAX, "a piece that is too long");
+                transport.pieces.push_back(bytes);
+            }
+            Arrival::Fin => transport.is_finished = true,
+            Arrival::Reset => {
+                transport.pieces.clear();
+                transport.closing.get_or_insert(true);
+            }
+            Arrival::Room(bytes) => {
+                transport.room += bytes;
+                return transport.unsent > 0 && transport.closing.is_none();
+            }
+            Arrival::TakenUp => {
+                if transport.is_connecting && transport.closing.is_none() {
+                    self.taken_up.push(id);
+                }
+            }
+        }
+        true
+    }
+
+    /// What is accepted next.
+    pub(crate) fn accepted(&mut self) -> Option<(ConnectionId, u16)> {
+        let closed = &self.closed;
+        let mut dialed = self.dialed.iter();
+        let place = dialed.position(|(_, listener)| !closed.contains(listener))?;
+        self.dialed.remove(place)
+    }
+
+    pub(crate) fn set_accepting(&mut self, listener: u16, accepts: bool) {
+        match accepts {
+            true => self.closed.remove(&listener),
+            false => self.closed.insert(listener),
+        };
+    }
+
+    /// Those that are connected, which is told once.
+    pub(crate) fn connected(&mut self) -> Vec<ConnectionId> {
+        let mut taken_up = std::mem::take(&mut self.taken_up);
+        taken_up.retain(|id| {
+            let transport = self.live(*id);
+            transport.is_some_and(|one| std::mem::take(&mut one.is_connecting))
+        });
+        taken_up
+    }
+
+    /// What was sent leaves, as far as there is room.
+    pub(crate) fn drain(&mut self, out: &mut Vec<Output>) -> Vec<Left> {
+        let low = self.low_water_bytes;
+        let mut left = Vec::new();
+        for transport in self.all.iter_mut().flatten() {
+            if transport.unsent == 0 || transport.room == 0 || transport.closing.is_some() {
+                continue;
+            }
+            let mut taken = Vec::new();
+            let mut buffers = Vec::new();
+            while transport.room > 0
+                && let Some(front) = transport.queue.front()
+            {
+                let rest = &front[transport.front_sent..];
+                let count = rest.len().min(transport.room);
+                taken.extend_from_slice(&rest[..count]);
+                transport.room -= count;
+                transport.unsent -= count;
+                transport.front_sent += count;
+                if transport.front_sent == front.len() {
+                    transport.front_sent = 0;
+                    buffers.extend(transport.queue.pop_front());
+                }
+            }
+            let has_drained = transport.was_high && transport.unsent <= low;
+            transport.was_high &= !has_drained;
+            out.push(Output::Sent {
+                id: transport.id,
+                bytes: taken,
+                unsent: transport.unsent,
+            });
+            left.push(Left {
+                id: transport.id,
+                buffers,
+                has_drained,
+            });
+        }
+        left
+    }
+
+    /// Timers that are due, in the order of their deadlines; they are not set any more.
+    pub(crate) fn due(&mut self, now_ms: u64) -> Vec<ConnectionId> {
+        let mut due = Vec::new();
+        for transport in self.all.iter_mut().flatten() {
+            if let Some(due_ms) = transport.timer_ms.filter(|due_ms| *due_ms <= now_ms) {
+                transport.timer_ms = None;
+                due.push((due_ms, transport.id));
+            }
+        }
+        due.sort_by_key(|(due_ms, id)| (*due_ms, id.index));
+        due.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// All there are, by index.
+    pub(crate) fn ids(&self) -> Vec<ConnectionId> {
+        let all = self.all.iter().flatten();
+        all.map(|transport| transport.id).collect()
+    }
+
+    /// The next thing that one tells of its peer. After its end it is none any more.
+    pub(crate) fn hear(&mut self, id: ConnectionId) -> Option<Heard> {
+        if self.dialed.iter().any(|(dialed, _)| *dialed == id) {
+            return None;
+        }
+        let transport = self.get(id)?;
+        if let Some(is_reset) = transport.closing {
+            self.all[id.index as usize] = None;
+            self.free.push(id.index);
+            return Some(Heard::Closed { is_reset });
+        }
+        if transport.is_connecting || transport.is_paused || transport.has_ended {
+            return None;
+        }
+        if let Some(piece) = transport.pieces.pop_front() {
+            return Some(Heard::Bytes(piece));
+        }
+        transport.has_ended = transport.is_finished;
+        transport.has_ended.then_some(Heard::Fin)
+    }
+
+    /// Sends a buffer; it comes back if all of it has left.
+    pub(crate) fn send(
+        &mut self,
+        id: ConnectionId,
+        buffer: Vec<u8>,
+        out: &mut Vec<Output>,
+    ) -> Option<Vec<u8>> {
+        let low = self.low_water_bytes;
+        let Some(transport) = self.live(id).filter(|transport| !transport.is_shut_down) else {
+            return Some(buffer);
+        };
+        let count = match transport.unsent {
+            0 => buffer.len().min(transport.room),
+            _ => 0,
+        };
+        transport.room -= count;
+        let bytes = buffer[..count].to_vec();
+        let rest = buffer.len() - count;
+        let mut back = None;
+        if rest == 0 {
+            back = Some(buffer);
+        } else {
+            if transport.unsent == 0 {
+                transport.front_sent = count;
+            }
+            transport.unsent += rest;
+            transport.was_high |= transport.unsent > low;
+            transport.queue.push_back(buffer);
+        }
+        let unsent = transport.unsent;
+        out.push(Output::Sent { id, bytes, unsent });
+        back
+    }
+
+    pub(crate) fn unsent(&self, id: ConnectionId) -> usize {
+        let transport = self.all.get(id.index as usize).and_then(Option::as_ref);
+        let open = transport.filter(|one| one.id == id && one.closing.is_none());
+        open.map_or(0, |one| one.unsent)
+    }
+
+    pub(crate) fn set_paused(&mut self, id: ConnectionId, is_paused: bool) {
+        if let Some(transport) = self.live(id) {
+            transport.is_paused = is_paused;
+        }
+    }
+
+    pub(crate) fn set_timer(&mut self, id: ConnectionId, due_ms: u64) {
+        if let Some(transport) = self.live(id) {
+            transport.timer_ms = Some(due_ms);
+        }
+    }
+
+    pub(crate) fn shut_down(&mut self, id: ConnectionId) {
+        if let Some(transport) = self.live(id) {
+            transport.is_shut_down = true;
+        }
+    }
+
+    /// Closes one: what it was given and has not taken is lost.
+    pub(crate) fn close(&mut self, id: ConnectionId) {
+        if let Some(transport) = self.live(id) {
+            transport.closing = Some(false);
+        }
+    }
+}
