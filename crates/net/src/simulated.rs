@@ -6,6 +6,8 @@
 //! left to tell, [`rests_until_ms`](Simulated::rests_until_ms) says so, and the caller moves the clock or writes
 //! something.
 //!
+//! How much a transport takes of what it is sent can be [limited](Simulated::set_room), so that some of it stays here.
+//!
 //! A *far side* is whoever dialed, or whom [`take_up`](Simulated::take_up) lets the driver reach: its bytes go in by
 //! [`write`](Simulated::write), what it is sent comes out by [`read`](Simulated::read), also after the transport's end.
 
@@ -23,6 +25,7 @@ use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
 };
 
+use crate::queue::SendQueue;
 use far::Far;
 pub use far::FarState;
 
@@ -38,7 +41,8 @@ const PASSED_MAX: u8 = 4;
 #[derive(Debug)]
 pub struct Simulated {
     options: Options,
-    rng: Rng,
+    /// Decides where the order is open; without it ids do.
+    rng: Option<Rng>,
     waker: Waker,
     now_ms: u64,
     /// By listener: whether it accepts.
@@ -72,8 +76,7 @@ struct Near {
     passed: u8,
     timer: Option<(u64, u64)>,
     /// Sent and not taken by the far side, in order.
-    unsent: VecDeque<Buffer>,
-    unsent_bytes: usize,
+    unsent: SendQueue,
     was_high: bool,
     is_shut_down: bool,
     has_ended: bool,
@@ -87,9 +90,20 @@ impl Simulated {
     /// # Errors
     /// No descriptor for the [`Waker`].
     pub fn new(options: Options, seed: u64, now_ms: u64) -> io::Result<Self> {
+        let rng = Some(Rng::with_seed(seed));
+        let network = Self::without_choice(options, now_ms)?;
+        Ok(Self { rng, ..network })
+    }
+
+    /// One that chooses nothing: every transport is heard in every turn, and where the order is open it is that of their
+    /// indices.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn without_choice(options: Options, now_ms: u64) -> io::Result<Self> {
         Ok(Self {
             options,
-            rng: Rng::with_seed(seed),
+            rng: None,
             waker: Waker::new()?,
             now_ms,
             listeners: Vec::new(),
@@ -198,6 +212,23 @@ impl Simulated {
         }
     }
 
+    /// The transport takes no more than so many bytes of what it is sent, until [`make_room`](Self::make_room). Without
+    /// this call it takes all.
+    pub fn set_room(&mut self, id: ConnectionId, bytes: usize) {
+        self.stir();
+        if let Some(far) = self.far.get_mut(&id) {
+            far.room = bytes;
+        }
+    }
+
+    /// The transport takes so many bytes more.
+    pub fn make_room(&mut self, id: ConnectionId, bytes: usize) {
+        self.stir();
+        if let Some(far) = self.far.get_mut(&id) {
+            far.room = far.room.saturating_add(bytes);
+        }
+    }
+
     /// The far side is of no interest any more; before its end it is a [`reset`](Self::reset).
     pub fn forget(&mut self, id: ConnectionId) {
         self.reset(id);
@@ -238,30 +269,36 @@ impl Simulated {
         self.near(id).filter(|near| near.closing.is_none())
     }
 
-    /// Transports in the seed's order.
+    /// Transports in the order in which they are heard.
     fn shuffled(&mut self) -> Vec<ConnectionId> {
         let near = self.near.iter().flatten();
         let mut ids: Vec<ConnectionId> = near.map(|near| near.id).collect();
-        self.rng.shuffle(&mut ids);
+        if let Some(rng) = &mut self.rng {
+            rng.shuffle(&mut ids);
+        }
         ids
     }
 
-    /// What the far sides read leaves; ids of which something left.
+    /// What there is room for leaves; ids of which something left, with the buffers that are done with.
     fn drain_unsent(&mut self) -> Vec<(ConnectionId, Vec<Buffer>, bool)> {
         let low = self.options.low_water_bytes;
         let mut left = Vec::new();
         for near in self.near.iter_mut().flatten() {
-            let Some(far) = self.far.get_mut(&near.id).filter(|far| far.reads) else {
+            let Some(far) = self.far.get_mut(&near.id) else {
                 continue;
             };
-            if near.unsent.is_empty() || near.closing.is_some() {
+            if near.unsent.is_empty() || far.room() == 0 || near.closing.is_some() {
                 continue;
             }
-            let buffers: Vec<Buffer> = near.unsent.drain(..).collect();
-            buffers.iter().for_each(|buffer| far.receive(buffer));
-            near.unsent_bytes = 0;
-            let drained = std::mem::take(&mut near.was_high) && low < usize::MAX;
-            if near.is_shut_down {
+            let mut buffers = Vec::new();
+            // One call of a system takes a limited number of pieces.
+            while far.room() > 0 && !near.unsent.is_empty() {
+                let taken: usize = near.unsent.slices().map(|piece| far.receive(piece)).sum();
+                near.unsent.advance(taken, |buffer| buffers.push(buffer));
+            }
+            let drained = near.was_high && near.unsent.unsent() <= low;
+            near.was_high &= !drained;
+            if near.is_shut_down && near.unsent.is_empty() {
                 far.end();
             }
             left.push((near.id, buffers, drained));
@@ -355,8 +392,7 @@ impl Near {
             is_paused: false,
             passed: 0,
             timer: None,
-            unsent: VecDeque::new(),
-            unsent_bytes: 0,
+            unsent: SendQueue::default(),
             was_high: false,
             is_shut_down: false,
             has_ended: false,
@@ -391,7 +427,7 @@ impl Driver for Simulated {
     }
 
     fn send(&mut self, id: ConnectionId, buffer: Buffer, _: bool) -> Option<Buffer> {
-        let high = self.options.low_water_bytes;
+        let low = self.options.low_water_bytes;
         self.stir();
         let near = self
             .near
@@ -401,20 +437,23 @@ impl Driver for Simulated {
         let (Some(near), Some(far)) = (near, self.far.get_mut(&id)) else {
             return Some(buffer);
         };
-        if far.reads && near.unsent.is_empty() {
-            far.receive(&buffer);
+        let taken = match near.unsent.is_empty() {
+            true => far.receive(buffer.as_slice()),
+            false => 0,
+        };
+        if taken == buffer.len() {
             return Some(buffer);
         }
-        near.unsent_bytes += buffer.len();
-        near.was_high |= near.unsent_bytes > high;
-        near.unsent.push_back(buffer);
+        near.unsent.push(buffer);
+        near.unsent.advance(taken, drop);
+        near.was_high |= near.unsent.unsent() > low;
         None
     }
 
     fn unsent(&self, id: ConnectionId) -> usize {
         let near = self.near.get(id.index as usize).and_then(Option::as_ref);
         near.filter(|near| near.id == id && near.closing.is_none())
-            .map_or(0, |near| near.unsent_bytes)
+            .map_or(0, |near| near.unsent.unsent())
     }
 
     fn pause(&mut self, id: ConnectionId) {
@@ -444,7 +483,7 @@ impl Driver for Simulated {
         self.stir();
         if let Some(near) = self.live(id) {
             near.closing = Some(CloseReason::Asked);
-            near.unsent.clear();
+            near.unsent = SendQueue::default();
         }
     }
 
@@ -454,7 +493,7 @@ impl Driver for Simulated {
 
     fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
         self.clear_timer(id);
-        let tie = self.rng.u64(..);
+        let tie = self.rng.as_mut().map_or(0, |rng| rng.u64(..));
         if let Some(near) = self.live(id) {
             near.timer = Some((deadline_ms, tie));
             self.timers.insert((deadline_ms, tie, id.index), id);
@@ -508,8 +547,13 @@ impl Driver for Simulated {
         }
         for (id, buffers, drained) in self.drain_unsent() {
             told = true;
+            if buffers.is_empty() && !drained {
+                sink(self, Event::Progressed { id });
+            }
             for buffer in buffers {
-                sink(self, Event::Sent { id, buffer });
+                if self.live(id).is_some() {
+                    sink(self, Event::Sent { id, buffer });
+                }
             }
             if drained && self.live(id).is_some() {
                 sink(self, Event::Drained { id });
@@ -522,7 +566,8 @@ impl Driver for Simulated {
             }
         }
         for (place, id) in self.shuffled().into_iter().enumerate() {
-            let waits = self.rng.u8(0..4) >= HEARD_OF_FOUR;
+            let rng = self.rng.as_mut();
+            let waits = rng.is_some_and(|rng| rng.u8(0..4) >= HEARD_OF_FOUR);
             if waits && place > 0 && self.is_passed_over(id) {
                 continue;
             }
@@ -544,6 +589,7 @@ impl Driver for Simulated {
                 None => {}
             }
         }
+        self.has_told = told;
         let waiting = self
             .near
             .iter()

@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use crate::Buffer;
-
 /// A far side's end of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FarState {
@@ -22,6 +20,8 @@ pub(super) struct Far {
     written: VecDeque<Vec<u8>>,
     received: Vec<u8>,
     pub(super) reads: bool,
+    /// Bytes that it takes at most, while it reads.
+    pub(super) room: usize,
     finished: bool,
     state: FarState,
 }
@@ -32,6 +32,7 @@ impl Default for Far {
             written: VecDeque::new(),
             received: Vec::new(),
             reads: true,
+            room: usize::MAX,
             finished: false,
             state: FarState::Open,
         }
@@ -74,8 +75,19 @@ impl Far {
         self.finished || !self.written.is_empty()
     }
 
-    pub(super) fn receive(&mut self, buffer: &Buffer) {
-        self.received.extend_from_slice(buffer.as_slice());
+    /// How many bytes it takes now.
+    pub(super) fn room(&self) -> usize {
+        if self.reads { self.room } else { 0 }
+    }
+
+    /// Takes what it has room for; returns how much that is.
+    pub(super) fn receive(&mut self, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(self.room());
+        self.received.extend_from_slice(&bytes[..taken]);
+        if self.room < usize::MAX {
+            self.room -= taken;
+        }
+        taken
     }
 
     pub(super) fn end(&mut self) {

@@ -225,3 +225,67 @@ fn one_that_has_something_is_heard_within_a_bounded_number_of_turns() {
         );
     }
 }
+
+#[test]
+fn what_there_is_no_room_for_leaves_in_parts() {
+    let options = Options {
+        low_water_bytes: 12,
+        ..Options::default()
+    };
+    let mut net = Simulated::without_choice(options, 1000).expect("a waker");
+    net.add_listener();
+    let id = net.dial(ListenerId(0), PEER.into());
+    net.set_room(id, 4);
+    let turn = |net: &mut Simulated, more: usize| {
+        net.make_room(id, more);
+        let mut told = Vec::new();
+        net.turn(Some(0), &mut |net, event| {
+            told.push(match event {
+                Event::Accepted { .. } => "accepted".to_owned(),
+                Event::Sent { buffer, .. } => format!("sent {}", buffer.len()),
+                Event::Progressed { .. } => format!("progressed {}", net.unsent(id)),
+                Event::Drained { .. } => format!("drained {}", net.unsent(id)),
+                other => format!("{other:?}"),
+            });
+        })
+        .expect("a turn");
+        told
+    };
+    assert_eq!(turn(&mut net, 0), ["accepted"]);
+    assert!(net.has_told());
+    for _ in 0..3 {
+        assert!(net.send(id, vec![b'x'; 10].into(), false).is_none());
+    }
+    assert_eq!(net.unsent(id), 26);
+    net.shutdown(id);
+    assert!(turn(&mut net, 0).is_empty() && !net.has_told());
+    assert_eq!(turn(&mut net, 3), ["progressed 23"]);
+    assert_eq!(turn(&mut net, 9), ["sent 10"]);
+    let mut read = Vec::new();
+    assert_eq!(net.read(id, &mut read), FarState::Open);
+    assert_eq!(turn(&mut net, 2), ["drained 12"]);
+    assert_eq!(turn(&mut net, 100), ["sent 10", "sent 10"]);
+    assert_eq!(net.read(id, &mut read), FarState::Ended);
+    assert_eq!((read.len(), net.unsent(id)), (30, 0));
+}
+
+#[test]
+fn without_a_seed_transports_are_heard_in_the_order_of_their_indices() {
+    let mut net = Simulated::without_choice(Options::default(), 1000).expect("a waker");
+    net.add_listener();
+    let ids: Vec<ConnectionId> = (0..10)
+        .map(|_| net.dial(ListenerId(0), PEER.into()))
+        .collect();
+    for id in ids.iter().rev() {
+        net.write(*id, b"a".to_vec());
+        net.set_timer(*id, 1000);
+    }
+    let (mut heard, mut fired) = (Vec::new(), Vec::new());
+    net.turn(Some(0), &mut |_, event| match event {
+        Event::Received { id, .. } => heard.push(id),
+        Event::Timer { id } => fired.push(id),
+        _ => {}
+    })
+    .expect("a turn");
+    assert_eq!((heard, fired), (ids.clone(), ids));
+}
