@@ -168,6 +168,12 @@ impl Common {
         self.unstopped.fetch_sub(1, Relaxed);
     }
 
+    /// Workers whose applications have not.
+    #[cfg(test)]
+    pub(crate) fn unstopped(&self) -> usize {
+        self.unstopped.load(Relaxed)
+    }
+
     /// Whether the applications of all workers have.
     pub(crate) fn have_apps_stopped(&self) -> bool {
         self.unstopped.load(Relaxed) == 0

@@ -29,6 +29,8 @@ mod events;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+#[cfg(test)]
+mod glue;
 mod guesses;
 mod history;
 mod hooks;

@@ -213,7 +213,7 @@ fn serve<D: Driver>(
 ) {
     let waker = driver.waker();
     let writer = common.history.writer(move || waker.wake());
-    let mut worker = Worker::new(driver, shared, mailbox, common);
+    let mut worker: Worker<D> = Worker::new(driver, shared, mailbox, common);
     if let Some(writer) = writer {
         worker.keep_history(writer);
     }

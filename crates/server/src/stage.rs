@@ -101,7 +101,7 @@ impl<D: Driver> Stage<D> {
         let port = library.outbound.port(|| {});
         let here = Here::start(0, 1, &shelf, Box::new(port)).expect("applications that start");
         shared.apps = Some(Box::new(here));
-        let mut worker = Worker::new(network, shared, mailbox, Arc::clone(&common));
+        let mut worker: Worker<D> = Worker::new(network, shared, mailbox, Arc::clone(&common));
         let sealing = Sealing::default();
         worker.set_doors(sealing.begin(config));
         worker.simulate(WALL_MS);

@@ -9,9 +9,12 @@ mod clients;
 mod clock;
 mod completions;
 mod history;
+mod host;
 mod journal;
 mod log;
 mod mail;
+#[cfg(test)]
+mod observation;
 mod preface;
 mod readings;
 mod requests;
@@ -35,6 +38,9 @@ use crate::sealing::Doors;
 use clock::{Clock, clock_now};
 use completions::Completions;
 use history::Ledger;
+#[cfg(test)]
+pub(crate) use host::Done;
+pub(crate) use host::{Decide, Host, Log};
 use journal::Journal;
 pub(crate) use mail::Letter;
 use readings::Readings;
@@ -46,16 +52,16 @@ const LOG: &str = "veche::worker";
 /// While accepting is paused, the loop looks this often whether it may go on.
 const ACCEPT_RETRY_MS: u64 = 20;
 
-/// One worker on its driver `D`.
-pub(crate) struct Worker<D> {
+/// One worker on its driver `D`, with its applications `A`.
+pub(crate) struct Worker<D, A: Host = Here> {
     driver: D,
-    rest: Rest,
+    rest: Rest<A>,
 }
 
 /// Everything except the driver, split off so that both can be borrowed during an event.
-struct Rest {
-    worker: veche_worker::Worker<Here, Transport>,
-    mailbox: Mailbox<Letter>,
+struct Rest<A: Host> {
+    worker: veche_worker::Worker<A, Transport>,
+    mailbox: Mailbox<Letter<A::Message>>,
     common: Arc<Common>,
     /// The site's listener of each of the driver's.
     listeners: Vec<u16>,
@@ -69,6 +75,8 @@ struct Rest {
     journal: Journal,
     /// Where history is written, if it is.
     ledger: Option<Ledger>,
+    /// Decides on commands instead of the hooks.
+    decider: Option<Box<dyn Decide>>,
     /// Where other threads leave what this worker asked them.
     completions: Arc<Completions>,
     /// Connections that have ended in this turn and still count.
@@ -80,12 +88,12 @@ struct Rest {
     clock: Clock,
 }
 
-impl<D: Driver> Worker<D> {
+impl<D: Driver, A: Host> Worker<D, A> {
     /// A worker that accepts on nothing yet.
     pub(crate) fn new(
         driver: D,
         mut shared: Shared,
-        mailbox: Mailbox<Letter>,
+        mailbox: Mailbox<Letter<A::Message>>,
         common: Arc<Common>,
     ) -> Self {
         mailbox.attach(driver.waker());
@@ -105,6 +113,7 @@ impl<D: Driver> Worker<D> {
             doors: Doors::default(),
             journal: Journal::default(),
             ledger: None,
+            decider: None,
             completions,
             closed: 0,
             began: None,
@@ -122,8 +131,8 @@ impl<D: Driver> Worker<D> {
     }
 
     /// What channels remember is written there.
-    pub(crate) fn keep_history(&mut self, writer: veche_archive::Writer) {
-        self.rest.ledger = Some(Ledger::new(writer));
+    pub(crate) fn keep_history(&mut self, writer: impl Log + 'static) {
+        self.rest.ledger = Some(Ledger::new(Box::new(writer)));
     }
 
     /// Accepts on a socket, for the site's listener with that index.
@@ -154,10 +163,9 @@ impl<D: Driver> Worker<D> {
 
     /// One turn.
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
+        let timeout = self.rest.patience();
+        self.hear(timeout)?;
         let Self { driver, rest } = self;
-        let timeout = rest.patience();
-        driver.turn(timeout, &mut |driver, event| rest.event(driver, event))?;
-        rest.mailbox.awake();
         let began = rest.began.take().unwrap_or_else(clock_now);
         rest.worker.set_now(rest.clock.at(driver.now_ms()));
         // Also in a turn without events: what waited for this one is served as there is memory now.
@@ -166,9 +174,17 @@ impl<D: Driver> Worker<D> {
         rest.turned(began.elapsed());
         Ok(())
     }
+
+    /// Waits for events of the driver, and takes them.
+    fn hear(&mut self, timeout_ms: Option<u64>) -> std::io::Result<()> {
+        let Self { driver, rest } = self;
+        driver.turn(timeout_ms, &mut |driver, event| rest.event(driver, event))?;
+        rest.mailbox.awake();
+        Ok(())
+    }
 }
 
-impl Rest {
+impl<A: Host> Rest<A> {
     fn me(&self) -> usize {
         self.worker.index()
     }

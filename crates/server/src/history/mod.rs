@@ -18,6 +18,8 @@ use veche_hub::{ChannelName, Hub};
 use crate::config::{Fsync, HistoryStore};
 use crate::process::now;
 
+#[cfg(test)]
+pub(crate) use records::batch_of;
 pub(crate) use records::records_of;
 
 /// How long the folder may still be another's who is about to end: a process that is gone may have left a copy of its

@@ -63,7 +63,18 @@ fn record(append: Append) -> Record {
 /// What a hub gets of a channel.
 pub(super) fn restored(channel: Channel) -> Restored {
     let epoch = Epoch::from_bits(channel.epoch);
-    let publication = |one: veche_archive::Publication| Publication {
+    let kept = channel.publications.into_iter();
+    Restored {
+        channel: channel.name,
+        epoch,
+        top: channel.top,
+        version: channel.version.map(version),
+        publications: kept.map(|one| publication(epoch, one)).collect(),
+    }
+}
+
+fn publication(epoch: Epoch, one: veche_archive::Publication) -> Publication {
+    Publication {
         payload: Payload {
             kind: kind_of(one.kind),
             bytes: one.payload,
@@ -75,16 +86,45 @@ pub(super) fn restored(channel: Channel) -> Restored {
         at_ms: one.at_ms,
         event: Event::Published,
         info: one.extra.and_then(|extra| read_info(&extra)).map(Arc::new),
+    }
+}
+
+fn version(version: veche_archive::Version) -> Version {
+    Version {
+        number: version.number,
+        epoch: version.epoch.as_deref().unwrap_or_default().into(),
+    }
+}
+
+/// The batch that these records were made of.
+#[cfg(test)]
+pub(crate) fn batch_of(number: u64, records: Vec<Record>) -> Batch {
+    let append = |record| match record {
+        Record::Opened {
+            channel,
+            epoch,
+            at_ms,
+        } => Append::Opened {
+            channel,
+            epoch: Epoch::from_bits(epoch),
+            at_ms,
+        },
+        Record::Published {
+            channel,
+            epoch,
+            publication: one,
+        } => Append::Published {
+            channel,
+            version: one.version.clone().map(version),
+            publication: publication(Epoch::from_bits(epoch), one),
+        },
+        Record::Trimmed { channel, below } => Append::Trimmed { channel, below },
+        Record::Dropped { channel } => Append::Dropped { channel },
+        Record::Cleared { .. } => panic!("no hub says that"),
     };
-    Restored {
-        channel: channel.name,
-        epoch,
-        top: channel.top,
-        version: channel.version.map(|version| Version {
-            number: version.number,
-            epoch: version.epoch.as_deref().unwrap_or_default().into(),
-        }),
-        publications: channel.publications.into_iter().map(publication).collect(),
+    Batch {
+        number,
+        appends: records.into_iter().map(append).collect(),
     }
 }
 

@@ -155,7 +155,7 @@ impl World {
         for _ in &ground.site.listeners {
             network.add_listener();
         }
-        let mut worker = Worker::new(network, shared, mailbox, common);
+        let mut worker: Worker<Simulated> = Worker::new(network, shared, mailbox, common);
         worker.simulate(WALL_MS);
         Ok(Self {
             worker,

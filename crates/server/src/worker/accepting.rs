@@ -11,9 +11,9 @@ use veche_net::{ConnectionId, Driver, ListenerId};
 
 use super::preface::Preface;
 use super::transport::Transport;
-use super::{LOG, Rest};
+use super::{Host, LOG, Rest};
 
-impl Rest {
+impl<A: Host> Rest<A> {
     pub(super) fn accepted<D: Driver>(
         &mut self,
         driver: &mut D,

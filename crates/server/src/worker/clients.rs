@@ -6,15 +6,15 @@ use veche_frontends::Caller;
 use veche_net::{CloseReason, Driver};
 use veche_tls::Trust;
 
-use super::Rest;
 use super::sealed::Seal;
 use super::transport::Transport;
+use super::{Host, Rest};
 use crate::apps::{Asked, Outgoing};
 
 /// Why nothing is dialed any more.
 const GOING_AWAY: &str = "the server is going away";
 
-impl Rest {
+impl<A: Host> Rest<A> {
     /// Dials what applications have asked for, and gives up what they want no more.
     pub(super) fn dial<D: Driver>(&mut self, driver: &mut D) {
         for (outgoing, trust) in self.readings.take_ready() {

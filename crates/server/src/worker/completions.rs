@@ -9,7 +9,7 @@ use veche_frontends::identity::{Desk, Finding};
 use veche_mailbox::Wake as _;
 use veche_net::{ConnectionId, Waker};
 
-use super::Rest;
+use super::{Host, Rest};
 
 /// A worker's end. Bounded by the connections that ask, each for one thing at a time.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Desk for Completions {
     }
 }
 
-impl Rest {
+impl<A: Host> Rest<A> {
     /// Hands over what has come since the last turn.
     pub(super) fn take_completions(&mut self) {
         for (id, told) in self.completions.take() {

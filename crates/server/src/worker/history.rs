@@ -1,20 +1,21 @@
 //! Between the hub and the archive: a turn's batch goes there, and the hub hears how far it is durable.
 
 use tracing::error;
-use veche_archive::{Record, Refused, Writer};
+use veche_archive::{Record, Refused};
 
-use super::Rest;
+use super::host::Log;
+use super::{Host, Rest};
 use crate::history::records_of;
 
 /// A worker's way into the archive.
 pub(super) struct Ledger {
-    writer: Writer,
+    writer: Box<dyn Log>,
     /// A batch that did not fit; it goes before all others.
     held: Option<Vec<Record>>,
 }
 
 impl Ledger {
-    pub(super) fn new(writer: Writer) -> Self {
+    pub(super) fn new(writer: Box<dyn Log>) -> Self {
         Self { writer, held: None }
     }
 
@@ -24,7 +25,7 @@ impl Ledger {
     }
 }
 
-impl Rest {
+impl<A: Host> Rest<A> {
     /// What has become durable goes on.
     pub(super) fn hear_history(&mut self) {
         let Some(ledger) = &mut self.ledger else {

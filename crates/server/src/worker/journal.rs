@@ -2,7 +2,7 @@
 
 use veche_frontends::journal::Entry;
 
-use super::Rest;
+use super::{Host, Rest};
 use crate::access_log::Scribe;
 
 /// This worker's share of the access log.
@@ -14,7 +14,7 @@ pub(super) struct Journal {
     lines: Vec<u8>,
 }
 
-impl Rest {
+impl<A: Host> Rest<A> {
     /// Takes up what the configuration says of it now.
     pub(super) fn begin_journal(&mut self) {
         self.journal.scribe = self.common.access.scribe();

@@ -3,9 +3,9 @@
 use tracing::{info, warn};
 use veche_frontends::{Note, NoteLevel};
 
-use super::{LOG, Rest};
+use super::{Host, LOG, Rest};
 
-impl Rest {
+impl<A: Host> Rest<A> {
     /// Writes down what connections noted.
     pub(super) fn log(&mut self) {
         for Note {

@@ -8,14 +8,14 @@ use veche_mailbox::{Class, Full};
 use veche_net::{Driver, ListenerId};
 use veche_worker::{Outgoing, WorkerMessage};
 
-use super::Rest;
+use super::{Host, Rest};
 use crate::apps::{AppMail, Shelf};
 use crate::sealing::Doors;
 
-/// What a worker gets: messages of other workers and orders of the control thread.
-pub(crate) enum Letter {
+/// What a worker gets: messages of other workers, whose applications send each other `M`, and orders of the control thread.
+pub(crate) enum Letter<M = AppMail> {
     /// From another worker.
-    Worker(WorkerMessage<AppMail>),
+    Worker(WorkerMessage<M>),
     /// A new configuration is in force, with so many bytes of an outbox, and with this code of applications.
     Reload(Arc<Site>, usize, Shelf),
     /// Connections come in by these doors from now on.
@@ -24,7 +24,7 @@ pub(crate) enum Letter {
     Drain(u64, Parting),
 }
 
-impl Rest {
+impl<A: Host> Rest<A> {
     pub(super) fn take_mail<D: Driver>(&mut self, driver: &mut D) {
         self.count_unfinished();
         while self.worker.wants_message()

@@ -8,7 +8,7 @@ use veche_frontends::stats::TurnedAway;
 use veche_net::{ConnectionId, Driver};
 use veche_proto::proxy;
 
-use super::{LOG, Rest};
+use super::{Host, LOG, Rest};
 
 /// A header that has yet to come.
 pub(super) struct Preface {
@@ -33,7 +33,7 @@ impl Preface {
     }
 }
 
-impl Rest {
+impl<A: Host> Rest<A> {
     /// Bytes of a proxy that has yet to say for whom it speaks.
     pub(super) fn received_preface<D: Driver>(
         &mut self,

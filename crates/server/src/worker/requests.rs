@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use veche_worker::Request;
 
-use super::Rest;
+use super::{Host, Rest};
 
-impl Rest {
+impl<A: Host> Rest<A> {
     pub(super) fn perform_requests(&mut self) {
         while let Some(request) = self.worker.poll_request() {
             match request {
                 Request::Hook(question) => {
                     let (session, id) = (question.session, question.id);
                     let completions = Arc::clone(&self.completions);
-                    let done = move |verdict| completions.judge(session, id, verdict);
-                    if let Some(verdict) = self.common.hooks.ask(&question, done) {
+                    let done = Box::new(move |verdict| completions.judge(session, id, verdict));
+                    let decider = self.decider.as_deref().unwrap_or(&self.common.hooks);
+                    if let Some(verdict) = decider.ask(&question, done) {
                         self.worker.handle_verdict(session, id, verdict);
                     }
                 }

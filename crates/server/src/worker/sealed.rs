@@ -16,7 +16,7 @@ use veche_frontends::stats::{SealFailure, Stats, TurnedAway};
 use veche_net::{ConnectionId, Driver};
 use veche_tls::{Acceptor, Failure, Subject, Tls};
 
-use super::{LOG, Rest};
+use super::{Host, LOG, Rest};
 use crate::sealing::Door;
 
 /// Plain bytes of one event beyond which their memory is given back.
@@ -118,7 +118,7 @@ impl Seal {
     }
 }
 
-impl Rest {
+impl<A: Host> Rest<A> {
     /// TLS for a connection that was accepted, if its listener speaks it, with its handshake over by `until_ms`; `Err`
     /// if nobody may come in.
     pub(super) fn seal_for(&self, listener: u16, until_ms: u64) -> Result<Option<Box<Seal>>, ()> {

@@ -3,10 +3,10 @@
 use veche_net::Driver;
 use veche_worker::TurnLimits;
 
-use super::Worker;
 use super::clock::Clock;
+use super::{Host, Worker};
 
-impl<D: Driver> Worker<D> {
+impl<D: Driver, A: Host> Worker<D, A> {
     /// Makes it one of a test: it is `wall_ms` now, spare memory is not looked for, and the driver's listeners are the
     /// site's, in order.
     pub(crate) fn simulate(&mut self, wall_ms: u64) {

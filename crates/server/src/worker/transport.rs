@@ -4,9 +4,9 @@ use veche_frontends::End;
 use veche_net::{Buffer, ConnectionId, Driver};
 use veche_worker::{TransportCommand, Write};
 
-use super::Rest;
 use super::preface::Preface;
 use super::sealed::Seal;
+use super::{Host, Rest};
 
 /// What is kept beside each connection. Nothing of it for a plain one.
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl Transport {
     }
 }
 
-impl Rest {
+impl<A: Host> Rest<A> {
     /// Carries out what the worker wants of transports.
     pub(super) fn command_transports<D: Driver>(&mut self, driver: &mut D) {
         while let Some(command) = self.worker.poll_transport() {

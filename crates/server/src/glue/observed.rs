@@ -1,0 +1,239 @@
+//! The simulated network, with a record of what it is asked for and what it tells.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use veche_net::{
+    Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Simulated,
+    Waker,
+};
+use veche_sim::glue::{Arrival, Conditions, Output, Told};
+
+use super::Record;
+
+/// See the module's text.
+pub(super) struct Observed {
+    network: Simulated,
+    /// Stands in for the network while that tells something.
+    spare: Option<Simulated>,
+    record: Record,
+    /// Transports that nobody has closed, and whether they are paused.
+    open: BTreeMap<ConnectionId, bool>,
+    /// What a transport to another server takes before that reads.
+    room_bytes: usize,
+    /// A turn begins: how long it may wait is recorded.
+    pub(super) is_turn: bool,
+}
+
+impl Observed {
+    pub(super) fn new(conditions: &Conditions, listeners: usize, record: Record) -> Self {
+        let network = || {
+            let options = Options {
+                low_water_bytes: conditions.low_water_bytes,
+                ..Options::default()
+            };
+            let mut network = Simulated::without_choice(options, 0).expect("a descriptor");
+            for _ in 0..listeners {
+                network.add_listener();
+            }
+            network
+        };
+        Self {
+            network: network(),
+            spare: Some(network()),
+            record,
+            open: BTreeMap::new(),
+            room_bytes: conditions.room_bytes,
+            is_turn: false,
+        }
+    }
+
+    pub(super) fn set_now_ms(&mut self, now_ms: u64) {
+        self.network.set_now_ms(now_ms);
+    }
+
+    pub(super) fn dial(&mut self, listener: u16, room: usize) -> ConnectionId {
+        let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 50_000));
+        let id = self.network.dial(ListenerId(listener.into()), from);
+        self.network.set_room(id, room);
+        self.open.insert(id, false);
+        id
+    }
+
+    /// Something happens at a transport; whether there is something to tell.
+    pub(super) fn put(&mut self, id: ConnectionId, arrival: Arrival) -> bool {
+        match arrival {
+            Arrival::Bytes(bytes) => self.network.write(id, bytes),
+            Arrival::Fin => self.network.finish(id),
+            Arrival::Reset => {
+                self.open.remove(&id);
+                self.network.reset(id);
+            }
+            Arrival::Room(bytes) => {
+                self.network.make_room(id, bytes);
+                return self.network.unsent(id) > 0;
+            }
+            Arrival::TakenUp => self.network.take_up(id),
+        }
+        true
+    }
+
+    pub(super) fn receives(&self, id: ConnectionId) -> bool {
+        self.open.get(&id) == Some(&false)
+    }
+
+    fn note(&self, output: Output) {
+        self.record.lock().push(output);
+    }
+
+    /// Takes what the far side has got since the last call.
+    fn take_received(&mut self, id: ConnectionId) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.network.read(id, &mut bytes);
+        bytes
+    }
+
+    fn note_event(&mut self, event: &Event<'_>) {
+        let (id, told) = match *event {
+            Event::Accepted { id, .. } => (id, Told::Accepted),
+            Event::Connected { id } => (id, Told::Connected),
+            Event::Received { id, ref bytes } => (id, Told::Received(bytes.len())),
+            Event::Ended { id } => (id, Told::Ended),
+            Event::Sent { id, .. } => (id, Told::Sent),
+            Event::Progressed { id } => (id, Told::Progressed),
+            Event::Drained { id } => (id, Told::Drained),
+            Event::Timer { id } => (id, Told::Timer),
+            Event::Closed { id, reason } => {
+                let is_reset = reason == CloseReason::Reset;
+                (id, Told::Closed { is_reset })
+            }
+            Event::AcceptStalled { .. } | Event::Woken => return,
+        };
+        if matches!(told, Told::Sent | Told::Progressed | Told::Drained) {
+            let bytes = self.take_received(id);
+            if !bytes.is_empty() {
+                let unsent = self.network.unsent(id);
+                self.note(Output::Sent { id, bytes, unsent });
+            }
+        }
+        self.note(Output::Told(id, told));
+    }
+}
+
+impl Driver for Observed {
+    fn listen(&mut self, socket: OwnedFd) -> io::Result<ListenerId> {
+        self.network.listen(socket)
+    }
+
+    fn pause_accept(&mut self, listener: ListenerId) {
+        self.note(Output::Accepts(listener.0 as u16, false));
+        self.network.pause_accept(listener);
+    }
+
+    fn resume_accept(&mut self, listener: ListenerId) {
+        self.note(Output::Accepts(listener.0 as u16, true));
+        self.network.resume_accept(listener);
+    }
+
+    fn connect_from(&mut self, to: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId> {
+        if to.port() == 0 {
+            return Err(io::Error::other("nothing is there"));
+        }
+        let id = self.network.connect_from(to, from)?;
+        self.network.set_room(id, self.room_bytes);
+        self.open.insert(id, false);
+        self.note(Output::Dialed(id, to));
+        Ok(id)
+    }
+
+    fn send(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer> {
+        let before = self.network.unsent(id);
+        let back = self.network.send(id, buffer, more);
+        let (bytes, unsent) = (self.take_received(id), self.network.unsent(id));
+        if !bytes.is_empty() || unsent > before {
+            self.note(Output::Sent { id, bytes, unsent });
+        }
+        back
+    }
+
+    fn unsent(&self, id: ConnectionId) -> usize {
+        self.network.unsent(id)
+    }
+
+    fn pause(&mut self, id: ConnectionId) {
+        self.note(Output::Paused(id));
+        self.open
+            .entry(id)
+            .and_modify(|is_paused| *is_paused = true);
+        self.network.pause(id);
+    }
+
+    fn resume(&mut self, id: ConnectionId) {
+        self.note(Output::Resumed(id));
+        self.open
+            .entry(id)
+            .and_modify(|is_paused| *is_paused = false);
+        self.network.resume(id);
+    }
+
+    fn shutdown(&mut self, id: ConnectionId) {
+        self.note(Output::ShutDown(id));
+        self.network.shutdown(id);
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        self.note(Output::Closing(id));
+        self.open.remove(&id);
+        self.network.close(id);
+    }
+
+    fn detach(&mut self, id: ConnectionId) -> Option<Detached> {
+        self.network.detach(id)
+    }
+
+    fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
+        self.note(Output::TimerSet(id, deadline_ms));
+        self.network.set_timer(id, deadline_ms);
+    }
+
+    fn clear_timer(&mut self, id: ConnectionId) {
+        self.network.clear_timer(id);
+    }
+
+    fn waker(&self) -> Waker {
+        self.network.waker()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.network.now_ms()
+    }
+
+    fn options(&self) -> &Options {
+        self.network.options()
+    }
+
+    fn turn_within(
+        &mut self,
+        timeout: Option<Duration>,
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) -> io::Result<()> {
+        if mem::take(&mut self.is_turn) {
+            let within_ms = timeout.map(|timeout| timeout.as_millis() as u64);
+            self.note(Output::Waits(within_ms));
+        }
+        let spare = self.spare.take().expect("turns are not nested");
+        let mut network = mem::replace(&mut self.network, spare);
+        let result = network.turn_within(timeout, &mut |network, event| {
+            mem::swap(network, &mut self.network);
+            self.note_event(&event);
+            sink(self, event);
+            mem::swap(network, &mut self.network);
+        });
+        self.spare = Some(mem::replace(&mut self.network, network));
+        result
+    }
+}

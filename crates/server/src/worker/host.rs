@@ -1,0 +1,72 @@
+//! What the glue needs of the applications, of the log and of the back end. The server has one of each; a test stands in
+//! for them.
+
+use veche_archive::{Durable, Record, Refused, Writer};
+use veche_frontends::Shared;
+use veche_frontends::hooks::{Question, Verdict};
+use veche_worker::AppHost;
+
+use crate::apps::{Asked, Here, Shelf};
+use crate::hooks::Hooks;
+
+/// The applications of a worker, as far as its driver is concerned.
+pub(crate) trait Host: AppHost {
+    /// Takes what they want of the worker's sockets.
+    fn take_asked(&mut self) -> Vec<Asked>;
+
+    /// Puts other code in force.
+    fn reload(&mut self, shelf: &Shelf, shared: &mut Shared);
+}
+
+impl Host for Here {
+    fn take_asked(&mut self) -> Vec<Asked> {
+        self.take_asked()
+    }
+
+    fn reload(&mut self, shelf: &Shelf, shared: &mut Shared) {
+        self.reload(shelf, shared);
+    }
+}
+
+/// Where a worker writes history: see [`Writer`], whose methods these are.
+pub(crate) trait Log {
+    fn append(&mut self, records: Vec<Record>) -> Result<u64, Refused>;
+
+    fn durable(&mut self) -> Option<Durable>;
+
+    fn is_failing(&self) -> bool;
+
+    fn is_closed(&self) -> bool;
+}
+
+impl Log for Writer {
+    fn append(&mut self, records: Vec<Record>) -> Result<u64, Refused> {
+        self.append(records)
+    }
+
+    fn durable(&mut self) -> Option<Durable> {
+        self.durable()
+    }
+
+    fn is_failing(&self) -> bool {
+        self.is_failing()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed()
+    }
+}
+
+/// Takes the verdict on a question.
+pub(crate) type Done = Box<dyn FnOnce(Verdict) + Send>;
+
+/// Decides on commands of clients: see [`Hooks::ask`].
+pub(crate) trait Decide {
+    fn ask(&self, question: &Question, done: Done) -> Option<Verdict>;
+}
+
+impl Decide for Hooks {
+    fn ask(&self, question: &Question, done: Done) -> Option<Verdict> {
+        self.ask(question, done)
+    }
+}
