@@ -29,6 +29,8 @@ pub struct BackEndApp {
     /// The numbers of connections that it has dialed, also of those that are over.
     dialed: HashMap<ConnectionId, u64>,
     told: Vec<(u64, Told)>,
+    /// Why those are over.
+    reasons: Vec<String>,
     wanted: Vec<Wanted>,
     /// When it will have done what it does at the end.
     stops_at_ms: Option<u64>,
@@ -61,6 +63,11 @@ impl BackEndApp {
     /// Takes what it was told of connections that it has dialed.
     pub(crate) fn take_dialed(&mut self) -> Vec<(u64, Told)> {
         std::mem::take(&mut self.told)
+    }
+
+    /// Takes why connections that it has dialed are over, in words.
+    pub(crate) fn take_reasons(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.reasons)
     }
 
     /// Takes what it is to decide, and what it has decided in the call.
@@ -120,7 +127,8 @@ impl Apps for BackEndApp {
         Some(())
     }
 
-    fn client_failed(&mut self, _: AppId, token: u64, _: &str, _: &mut Shared) {
+    fn client_failed(&mut self, _: AppId, token: u64, why: &str, _: &mut Shared) {
+        self.reasons.push(why.to_owned());
         self.told.push((token, Told::Failed));
     }
 
@@ -135,8 +143,9 @@ impl Apps for BackEndApp {
         self.answers.push((ticket, answer));
     }
 
-    fn closed(&mut self, _: AppId, id: ConnectionId, _: u16, _: &str, _: &mut Shared) {
+    fn closed(&mut self, _: AppId, id: ConnectionId, code: u16, why: &str, _: &mut Shared) {
         if let Some(token) = self.dialed.get(&id) {
+            self.reasons.push(format!("{code} {why}"));
             self.told.push((*token, Told::Closed));
         }
     }

@@ -266,6 +266,10 @@ impl World {
 
     /// What applications were told of connections that they have dialed.
     pub(crate) fn take_dialed(&mut self, worker: usize) -> Check {
+        for why in self.process.workers[worker].take_reasons() {
+            self.ledger.trace.note_text(&why);
+            self.ledger.trace.say(&why);
+        }
         for (token, told) in self.process.workers[worker].take_dialed() {
             let before = self.peers.dials.all.get(&token).copied();
             let after = match (before, told) {

@@ -205,4 +205,10 @@ impl Driven {
         self.with_back_end(BackEndApp::take_dialed)
             .unwrap_or_default()
     }
+
+    /// Takes why these are over.
+    pub(crate) fn take_reasons(&mut self) -> Vec<String> {
+        self.with_back_end(BackEndApp::take_reasons)
+            .unwrap_or_default()
+    }
 }
