@@ -128,6 +128,13 @@ pub(super) const CLOSES: &[Row] = &[
         BROKEN,
     ),
     row(
+        standard::INVALID_DATA,
+        "too many final blocks in a message",
+        "a compressed message with more than 8 blocks that say they are the last",
+        &["route.compression"],
+        BROKEN,
+    ),
+    row(
         close::TOO_FAST.0,
         close::TOO_FAST.1,
         "the client says more than it may, where `over_rate` is `\"close\"`",
