@@ -386,7 +386,7 @@ impl Connection {
             return false;
         }
         let more = match &mut self.stage {
-            // They had taken nothing of what is left.
+            // These stages stop between two requests or lines, so they hold no state to continue.
             Stage::Http(_) | Stage::Lines(_) if block == Block::Turn => Then::GoOn,
             Stage::Http(http) => http.resume(id, shared).map(Stage::Socket),
             Stage::Socket(socket) => socket.resume(id, shared).map(stays),
@@ -635,7 +635,7 @@ impl Connection {
         match block {
             Block::Output => shared.waiting_for_output.push(id),
             Block::Credit => shared.waiting_for_credit.push(id),
-            // Those that get here by themselves have had their share.
+            // A stage that stops by itself has used its share in this turn.
             Block::Turn => shared.waiting_for_turn.push(shared.now.mono_ms, id),
             Block::Answer | Block::App | Block::Verdict => {}
             Block::Pace => {

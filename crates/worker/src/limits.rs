@@ -37,7 +37,8 @@ pub struct TurnLimits {
     pub messages: usize,
     /// Work of one connection, at least 1, in [units](veche_frontends::work) of about a nanosecond.
     pub connection_work: u64,
-    /// Work of all connections on what the turn's events bring. What is beyond waits behind what waits already.
+    /// Work of all connections on what the turn's events bring. Input beyond it waits for a later turn; the connection that
+    /// was served longest ago continues first.
     pub event_work: u64,
     /// Work of all connections on input that earlier turns have left, at least 1.
     pub backlog_work: u64,
