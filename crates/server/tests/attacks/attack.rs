@@ -173,6 +173,7 @@ impl Attack<'_> {
         }
         assert!(landed > 0, "the attack never came to anything");
         let peak = process::peak_kib(pid);
+        eprintln!("memory: {} KiB before, {peak} at its peak", before.2);
         assert!(
             peak <= before.2 + (self.memory_mib_max << 10),
             "{} KiB grew to {peak}",

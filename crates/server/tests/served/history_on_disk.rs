@@ -286,7 +286,8 @@ fn without_room_on_disk_what_is_to_be_kept_waits_and_nothing_else() {
             server.log().contains("history can't be written")
         });
         let error = || server.status().expect("it runs")["report"]["history_error"].take();
-        assert!(error().is_string());
+        // A server that is busy may be too late for the report.
+        until("the status to name the error", || error().is_string());
         let waiting = metric("veche_history_pending");
         assert!(waiting > 0.0);
         // Nothing else waits.
