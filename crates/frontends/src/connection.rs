@@ -90,7 +90,7 @@ impl Connection {
             is_counted: false,
             listener,
         };
-        connection.settle_deadline(id, shared);
+        connection.settle(id, shared);
         connection
     }
 
@@ -109,7 +109,7 @@ impl Connection {
             is_counted: false,
             listener: NO_LISTENER,
         };
-        connection.settle_deadline(id, shared);
+        connection.settle(id, shared);
         connection
     }
 
@@ -192,7 +192,7 @@ impl Connection {
             _ => false,
         };
         if !was_session || !goes_on {
-            self.settle_deadline(id, shared);
+            self.settle(id, shared);
         }
     }
 
@@ -222,7 +222,7 @@ impl Connection {
         let goes_on = match &mut self.stage {
             Stage::Http(http) => match http.answered(id, ticket, answer, shared) {
                 Then::Become(socket) => {
-                    self.open(id, socket, shared);
+                    self.become_stage(id, Stage::Socket(socket), shared);
                     true
                 }
                 Then::GoOn => true,
@@ -236,7 +236,7 @@ impl Connection {
             self.resume(id, shared);
         } else {
             self.finish_if_due(id, shared);
-            self.settle_deadline(id, shared);
+            self.settle(id, shared);
         }
     }
 
@@ -254,7 +254,7 @@ impl Connection {
     fn go_on_from_http(&mut self, id: ConnectionId, then: Then<Socket>, shared: &mut Shared) {
         let then = match then {
             Then::Become(socket) => {
-                self.open(id, socket, shared);
+                self.become_stage(id, Stage::Socket(socket), shared);
                 Then::GoOn
             }
             then => then.map(Stage::Socket),
@@ -298,7 +298,7 @@ impl Connection {
             return Err(NotRenewed::Closed);
         };
         let renewed = socket.renew(token, shared);
-        self.settle_deadline(id, shared);
+        self.settle(id, shared);
         renewed
     }
 
@@ -312,7 +312,7 @@ impl Connection {
         {
             self.block(id, block, shared);
         }
-        self.settle_deadline(id, shared);
+        self.settle(id, shared);
     }
 
     /// What has been decided on one of its commands.
@@ -335,7 +335,7 @@ impl Connection {
             return self.go_on(id, Then::GoOn, shared);
         }
         self.finish_if_due(id, shared);
-        self.settle_deadline(id, shared);
+        self.settle(id, shared);
     }
 
     /// The handler of an application that waited has ended.
@@ -358,7 +358,7 @@ impl Connection {
                 if socket.is_closing() {
                     return self.go_on(id, Then::GoOn, shared);
                 }
-                self.settle_deadline(id, shared);
+                self.settle(id, shared);
             }
             _ => {}
         }
@@ -413,16 +413,7 @@ impl Connection {
         {
             socket.heard_after_wait(shared.now);
         }
-        self.settle_deadline(id, shared);
-    }
-
-    /// The 101 is written.
-    fn open(&mut self, id: ConnectionId, socket: Socket, shared: &mut Shared) {
-        self.become_stage(id, Stage::Socket(socket), shared);
-        if shared.is_draining() {
-            // It was no session yet when the others were told.
-            self.drain(id, shared);
-        }
+        self.settle(id, shared);
     }
 
     /// What comes after HTTP is one client's for good, also behind a proxy.
@@ -436,14 +427,19 @@ impl Connection {
         if let Stage::Socket(socket) = &mut self.stage {
             socket.set_peer(self.peer);
         }
+        if shared.is_draining() && self.listener().is_some() {
+            // It was no session yet when the others were told.
+            self.drain(id, shared);
+        }
         if let Stage::Socket(socket) = &mut self.stage
             && socket.has_commands()
+            && !socket.is_closing()
         {
             // It has said something with its request.
             if let Then::Wait(block) = socket.resume(id, shared).map(stays) {
                 self.block(id, block, shared);
             }
-            self.settle_deadline(id, shared);
+            self.settle(id, shared);
         }
     }
 
@@ -496,7 +492,7 @@ impl Connection {
             return self.abort(id, shared);
         }
         // A session sets no deadline with each message: this may be an old one.
-        self.settle_deadline(id, shared);
+        self.settle(id, shared);
         if now < self.deadline_ms {
             return;
         }
@@ -518,7 +514,7 @@ impl Connection {
                 return;
             }
             socket.ping_while_paced(id, shared);
-            return self.settle_deadline(id, shared);
+            return self.settle(id, shared);
         }
         if let Stage::Socket(socket) = &mut self.stage
             && self.blocked == Some(Block::Verdict)
@@ -528,14 +524,14 @@ impl Connection {
             if socket.is_closing() {
                 return self.go_on(id, Then::GoOn, shared);
             }
-            return self.settle_deadline(id, shared);
+            return self.settle(id, shared);
         }
         if let Stage::Socket(socket) = &mut self.stage
             && self.blocked.is_some()
             && !socket.is_closing()
         {
             socket.timeout_blocked(id, shared);
-            return self.settle_deadline(id, shared);
+            return self.settle(id, shared);
         }
         let alive = match &mut self.stage {
             Stage::Http(http) => http.timeout(id, shared),
@@ -548,9 +544,9 @@ impl Connection {
             Stage::Ending => false,
         };
         if alive {
-            self.settle_deadline(id, shared);
-        } else if self.has_last_words() {
-            // What was answered (408), or why a response is over, should arrive.
+            self.settle(id, shared);
+        } else if matches!(self.stage, Stage::Http(_)) {
+            // What was answered (408) should arrive.
             self.end(id, shared);
         } else {
             self.abort(id, shared);
@@ -640,7 +636,7 @@ impl Connection {
             Block::Answer | Block::App | Block::Verdict => {}
             Block::Pace => {
                 shared.stats.paced.add(1);
-                self.settle_deadline(id, shared);
+                self.settle(id, shared);
             }
         }
     }
@@ -659,15 +655,15 @@ impl Connection {
         shared.waiting_for_turn.push(served_ms, id);
     }
 
-    fn has_last_words(&self) -> bool {
-        match &self.stage {
-            Stage::Http(_) => true,
-            Stage::Socket(socket) => socket.is_response(),
-            _ => false,
+    /// Ends a response that is complete, and sets when the next look is due.
+    fn settle(&mut self, id: ConnectionId, shared: &mut Shared) {
+        if let Stage::Socket(socket) = &self.stage
+            && socket.is_closing()
+            && socket.is_response()
+        {
+            // Its last chunk needs no answer.
+            self.end(id, shared);
         }
-    }
-
-    fn settle_deadline(&mut self, id: ConnectionId, shared: &Shared) {
         self.deadline_ms = match &self.stage {
             // While input waits nothing can be heard of the peer; whether it reads is `write_timeout`'s matter.
             Stage::Http(_) if self.blocked == Some(Block::Output) => u64::MAX,

@@ -588,12 +588,7 @@ impl Socket {
 
     pub(crate) fn deadline_ms(&self, id: ConnectionId, shared: &Shared) -> u64 {
         if let Phase::Closing { since_ms } = self.phase {
-            let since_ms = since(since_ms, shared.now);
-            return match self.is_response {
-                // Nobody has to answer that: the end comes with the next look.
-                true => since_ms + 1,
-                false => since_ms + shared.site.limits.close_timeout_ms,
-            };
+            return since(since_ms, shared.now) + shared.site.limits.close_timeout_ms;
         }
         self.ping_deadline_ms(shared)
             .min(self.idle_deadline_ms(id, shared))

@@ -31,7 +31,7 @@ impl Connection {
             }
             Stage::Ending => {}
         }
-        self.settle_deadline(id, shared);
+        self.settle(id, shared);
     }
 
     /// Carries out what a back end wants of the session.
@@ -63,7 +63,7 @@ impl Connection {
         {
             return self.go_on(id, Then::GoOn, shared);
         }
-        self.settle_deadline(id, shared);
+        self.settle(id, shared);
     }
 
     /// The client does not read what it is sent: its outbox is over its budget.

@@ -169,7 +169,9 @@ impl Http {
             true => Encoding::Json,
             false => encoding_of(head.header("content-type")),
         };
-        let response = ResponseHead::to(&head, Status::OK, ResponseBody::Chunked);
+        let mut response = ResponseHead::to(&head, Status::OK, ResponseBody::Chunked);
+        // What comes on the connection meanwhile is not read.
+        response.keep_alive = false;
         let is_chunked = response.body == ResponseBody::Chunked;
         let (kind, carried) = match (is_events, encoding) {
             (true, _) => ("text/event-stream", Carried::Events { is_chunked }),

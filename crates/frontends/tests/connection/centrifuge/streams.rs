@@ -42,6 +42,7 @@ pub(super) fn open(world: &mut World, worker: usize, request: &str) -> (Peer, Ve
     let (response, rest) = response(&bytes, false);
     assert_eq!(response.status, 200, "{}", String::from_utf8_lossy(&bytes));
     assert_eq!(response.header("X-Accel-Buffering"), Some("no"));
+    assert_eq!(response.header("Connection"), Some("close"));
     let text = chunks(rest).concat();
     let lines = text.split('\n').filter_map(|line| {
         let line = line.trim().trim_start_matches("data: ");
@@ -97,7 +98,6 @@ fn responses_carry_what_sockets_do() {
         let said = objects(&mut world, peer);
         let ended = json!({ "push": { "disconnect": { "code": 3012, "reason": "no pong" } } });
         assert_eq!(said, [json!({}), ended]);
-        world.advance(1);
         assert!(!world.is_open(peer));
         assert_eq!(relay(&mut world, 1, reply, "{}"), 204);
     }
@@ -138,12 +138,46 @@ fn a_response_is_a_token_s_too_and_ends_with_its_reason() {
     world.drain();
     let ended = json!({ "push": { "disconnect": { "code": 3001, "reason": "shutdown" } } });
     assert_eq!(objects(&mut world, peer), [ended]);
-    world.advance(1);
     assert!(!world.is_open(peer));
     let mut world = super::world(1);
     let bad = r#"{"id":1,"connect":{"token":"x"}}"#;
     let (_, said) = open(&mut world, 0, &post("/centrifuge/jwt/http_stream", bad));
     assert_eq!(said[0]["push"]["disconnect"]["code"], 3500);
+}
+
+#[test]
+fn a_response_that_opens_in_a_drain_is_ended() {
+    for (request, is_one_way) in [
+        (connect(), false),
+        (events(), false),
+        (post("/centrifuge/all/uni_http_stream", "{}"), true),
+        (post("/centrifuge/all/uni_sse", "{}"), true),
+        (get("/centrifuge/all/uni_sse"), true),
+    ] {
+        let mut world = super::world(3);
+        let peer = world.connect(0, PUBLIC);
+        let (begin, rest) = request.split_at(request.len() - 1);
+        world.send(peer, begin.as_bytes());
+        world.drain();
+        let bytes = world.ask(peer, rest);
+        let (response, body) = response(&bytes, false);
+        assert_eq!(response.status, 200, "{request}");
+        let chunks = chunks(body);
+        assert_eq!(chunks.last().map(String::as_str), Some(""), "{request}");
+        let said = chunks.concat();
+        let said: Value = serde_json::from_str(said.trim().trim_start_matches("data: "))
+            .unwrap_or_else(|error| panic!("{error} in {said:?}"));
+        let end = json!({ "disconnect": { "code": 3001, "reason": "shutdown" } });
+        let expected = if is_one_way {
+            end
+        } else {
+            json!({ "push": end })
+        };
+        assert_eq!(said, expected, "{request}");
+        assert!(!world.is_open(peer), "{request}");
+        world.advance(5_001);
+        world.check_empty();
+    }
 }
 
 #[test]
