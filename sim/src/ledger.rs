@@ -281,6 +281,7 @@ impl Ledger {
     pub(crate) fn told(&mut self, channel: usize, (epoch, offset): Place, life: u32) -> Check {
         let name = CHANNELS[channel].name;
         let book = &mut self.books[channel];
+        let is_new = !book.epochs.contains_key(&epoch);
         let (first_life, top) = book.epochs.entry(epoch).or_insert((life, 0));
         promise!(
             self.is_logged || *first_life == life,
@@ -295,6 +296,8 @@ impl Ledger {
         };
         match &mut book.current {
             Some(current) if current.life > life => {}
+            // A repetition is answered with the place of the first, also when another stream has begun since.
+            Some(current) if current.life == life && current.epoch != epoch && !is_new => {}
             current => *current = Some(known),
         }
         Ok(())
@@ -396,6 +399,19 @@ mod tests {
             let heard = ledger.heard(CHAT, number).map(drop);
             assert_eq!(broken(heard), "only what was published is heard");
         }
+    }
+
+    #[test]
+    fn a_repetition_does_not_bring_back_a_stream_that_is_gone() {
+        let mut ledger = ledger(false);
+        assert_eq!(ledger.placed(CHAT, 3, (EPOCH, 5), 0), Ok(()));
+        assert_eq!(ledger.told(CHAT, (EPOCH + 1, 0), 0), Ok(()));
+        assert_eq!(ledger.placed(CHAT, 3, (EPOCH, 5), 0), Ok(()));
+        let known = ledger.known(CHAT).map(|known| (known.epoch, known.top));
+        assert_eq!(known, Some((EPOCH + 1, 0)));
+        assert_eq!(ledger.told(CHAT, (EPOCH + 1, 2), 0), Ok(()));
+        let known = ledger.known(CHAT).map(|known| (known.epoch, known.top));
+        assert_eq!(known, Some((EPOCH + 1, 2)));
     }
 
     #[test]
