@@ -75,9 +75,13 @@ impl World {
         for worker in workers {
             worker.drain(within_ms, parting);
         }
-        // All hear of it at once.
+        // All hear of it at once, also one that has more messages than it takes in a turn: the time of the drain is the
+        // same for all, and begins now.
         for worker in 0..self.process.workers.len() {
             self.turn(worker, Some(salt))?;
+            while !self.process.workers[worker].shared().is_draining() {
+                self.turn(worker, None)?;
+            }
         }
         Ok(())
     }
