@@ -52,9 +52,6 @@ pub(crate) struct OneWay {
     pub(crate) parting: Option<u16>,
     reader: Reader,
     response: Response,
-    /// More was published before its connect push than its outbox takes. The push says no place then, and the connection
-    /// ends: what it has heard so far is where it comes back.
-    is_overflowing: bool,
     /// The last event that it got has this id.
     last_id: String,
     /// Up to where it knows channels.
@@ -92,7 +89,6 @@ impl OneWay {
             response: Response::default(),
             last_id: String::new(),
             places: BTreeMap::new(),
-            is_overflowing: false,
             since: BTreeMap::new(),
             hears: BTreeMap::new(),
         }
@@ -112,7 +108,6 @@ impl OneWay {
         (self.link, self.life, self.phase) = (Some(link), life, Phase::Shaking);
         self.parting = None;
         self.is_over = false;
-        self.is_overflowing = false;
         self.reader = Reader::new(Encoding::Json);
         self.response = Response::default();
         let user = CHANNELS[self.own_channel()].user.unwrap_or_default();
@@ -239,16 +234,11 @@ impl OneWay {
                 "{line}"
             );
             promise!(
-                id.is_none() || self.carrier == Carrier::Events,
-                "ids come where they are asked for",
+                id.is_some() == (self.carrier == Carrier::Events),
+                "each event says where its client is",
                 "{line}"
             );
-            self.is_overflowing = id.is_none() && self.carrier == Carrier::Events;
-            let places = self.places.clone();
             self.connected(&line["connect"], ledger)?;
-            if self.is_overflowing {
-                self.places = places;
-            }
         } else if line.get("disconnect").is_some() {
             let end = &line["disconnect"];
             let code = end["code"].as_u64().and_then(|code| code.try_into().ok());
@@ -387,12 +377,6 @@ impl OneWay {
         if self.phase != Phase::Online {
             return Ok(());
         }
-        promise!(
-            !self.is_overflowing,
-            "each event says where its client is",
-            "{} goes on without an id",
-            self.number
-        );
         for (channel, hears) in &self.hears {
             let name = CHANNELS[*channel].name;
             let mut taken = ledger.all_taken(*channel, hears.from);

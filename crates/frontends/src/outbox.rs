@@ -448,7 +448,7 @@ impl Outboxes {
     fn overflow(&mut self, session: ConnectionId) {
         self.boxes[session.index as usize].pushes = Pushes::Refused;
         self.backlogs.forget(session.index);
-        self.sides.forget(session.index);
+        self.sides.forget_pushes(session.index);
         self.overflowed.push(session);
     }
 

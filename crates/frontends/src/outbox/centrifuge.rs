@@ -85,6 +85,12 @@ impl Sides {
     }
 
     pub(super) fn forget(&mut self, index: u32) {
+        self.forget_pushes(index);
+        self.marks.forget(index);
+    }
+
+    /// No more pushes come. What is still written of answers says where its client is.
+    pub(super) fn forget_pushes(&mut self, index: u32) {
         // Most workers have none.
         if !self.early.is_empty() {
             self.early.remove(&index);
@@ -92,7 +98,6 @@ impl Sides {
         if !self.early_singles.is_empty() {
             self.early_singles.remove(&index);
         }
-        self.marks.forget(index);
         self.wishes.forget_all(index);
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::streams::{chunks, objects, open};
 use super::{ask, in_seconds, publish, take, token};
 use crate::world::wire::{Said, get, post, response, responses, said, text};
-use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
+use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
 
 /// How they come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -462,6 +462,64 @@ fn what_comes_in_the_middle_of_connecting_is_not_told_twice_nor_lost() {
         browser.connect(&mut world, worker, &request);
         assert_eq!(browser.take().len(), 1);
     }
+}
+
+#[test]
+fn a_browser_that_gets_too_much_while_it_connects_hears_nothing_twice() {
+    let mut world = World::new(Options {
+        workers: 3,
+        outbox_bytes: 400,
+        ..Options::default()
+    });
+    let back_end = world.connect(0, PUSH);
+    let channels: Vec<String> = (0..9).map(|n| format!("chat:{n}")).collect();
+    let claims = json!({ "sub": "ann", "exp": in_seconds(&world, 60), "channels": channels });
+    let request = json!({ "token": token(&claims) });
+    let mut browser = Browser::default();
+    let peer = browser.connect(&mut world, 0, &request);
+    browser.take();
+    world.reset(peer);
+    for channel in &channels {
+        publish(&mut world, back_end, channel, 1);
+    }
+    let last = browser.last.clone().expect("an id");
+    let peer = world.connect(0, PUBLIC);
+    let target = format!(
+        "/centrifuge/tokens/uni_sse?cf_connect={}",
+        encoded(&request.to_string())
+    );
+    let head =
+        format!("GET {target} HTTP/1.1\r\nHost: veche.test\r\nLast-Event-ID: {last}\r\n\r\n");
+    world.send(peer, head.as_bytes());
+    for worker in 0..3 {
+        world.turn(worker);
+    }
+    // The other homes have answered, and the answers are on their way. Of channels that have their home on its worker
+    // more comes before them than its outbox takes.
+    let pad = "x".repeat(200);
+    for channel in &channels {
+        let line = format!("{{\"channel\":\"{channel}\",\"data\":\"{pad}\"}}\n");
+        world.send(back_end, line.as_bytes());
+    }
+    world.settle();
+    let bytes = world.take(peer);
+    let (_, rest) = response(&bytes, false);
+    let moved = browser.read(&chunks(rest).concat());
+    let mut said = browser.take();
+    let end = said.pop().expect("the last words");
+    assert_eq!(end["disconnect"]["code"], 3008);
+    assert!(said[0]["connect"].is_object() && said.len() > 1);
+    assert_eq!(moved, said.len(), "each event says where it is");
+    world.settle();
+    assert!(!world.is_open(peer));
+    // It goes on behind what it has.
+    let mut heard = said.split_off(1);
+    browser.connect(&mut world, 0, &request);
+    heard.extend(browser.take().split_off(1));
+    let mut publications: Vec<_> = heard.iter().map(Value::to_string).collect();
+    publications.sort();
+    publications.dedup();
+    assert_eq!(publications.len(), heard.len());
 }
 
 #[test]
