@@ -23,8 +23,7 @@ pub(crate) enum Command {
     Unsubscribe(usize),
     Publish(usize, u64),
     Rpc(u64),
-    /// Whether it must be there itself.
-    Presence(bool),
+    Presence(usize),
     History(usize, Option<Known>, Asked),
 }
 
@@ -160,7 +159,7 @@ impl Client {
     pub(crate) fn ask_presence(&mut self, channel: usize) {
         if self.has_room() && self.is_live(channel) && CHANNELS[channel].kind.has_presence() {
             self.send(
-                Command::Presence(true),
+                Command::Presence(channel),
                 json!({ "presence": { "channel": CHANNELS[channel].name } }),
             );
         }
@@ -220,7 +219,7 @@ impl Client {
                 Ok(())
             }
             Command::Rpc(_) => Ok(()),
-            Command::Presence(is_in) => self.heard_presence(&line["presence"], is_in, ledger),
+            Command::Presence(_) => self.heard_presence(&line["presence"], ledger),
             Command::History(channel, known, asked) => {
                 self.heard_history(channel, &line["history"], known, asked, ledger, setup)
             }
@@ -336,7 +335,7 @@ impl Client {
         Ok(())
     }
 
-    fn heard_presence(&self, reply: &Value, is_in: bool, ledger: &mut Ledger) -> Check {
+    fn heard_presence(&self, reply: &Value, ledger: &mut Ledger) -> Check {
         let clients = reply["presence"].as_object();
         ledger.seen.note(Event::Present);
         // In no order.
@@ -350,7 +349,7 @@ impl Client {
             ledger.trace.note_text(name);
         }
         promise!(
-            !is_in || names.contains(&&self.name),
+            names.contains(&&self.name),
             "who is subscribed is present",
             "{} in {reply}",
             self.name

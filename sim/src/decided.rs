@@ -81,7 +81,9 @@ impl Client {
             Command::Publish(channel, number) => (Kind::Publish, Some(channel), number),
             Command::Rpc(number) => (Kind::Rpc, None, number),
             // Only subscribers may ask, and the subscription was refused, or has ended, in front of it.
-            Command::History(channel, ..) if self.is_out_of(channel) => {
+            Command::History(channel, ..) | Command::Presence(channel)
+                if self.is_out_of(channel) =>
+            {
                 return Ok(line["error"]["code"].as_u64() != Some(u64::from(PERMISSION_DENIED)));
             }
             _ => return Ok(true),

@@ -308,8 +308,12 @@ impl Ledger {
         self.books[channel].cleared = Cleared::Somewhere;
     }
 
-    /// Nothing is under way any more, and the channel has got so far.
+    /// Nothing is under way any more, and the channel's home says how far it has got. Others may have been told of a stream
+    /// before late, and for the first time.
     pub(crate) fn settled(&mut self, channel: usize, place: Place) {
+        let (epoch, top) = place;
+        let life = self.life;
+        self.books[channel].current = Some(Known { epoch, top, life });
         let cleared = &mut self.books[channel].cleared;
         if *cleared == Cleared::Somewhere {
             *cleared = Cleared::UpTo(place);

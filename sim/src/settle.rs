@@ -294,6 +294,16 @@ impl World {
         Ok(())
     }
 
+    /// Everybody is where their channels are.
+    pub(crate) fn check_tops(&mut self) -> Check {
+        for (channel, one) in CHANNELS.iter().enumerate() {
+            if one.kind.remembers() {
+                self.check_top(channel)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Everybody is where the channel is.
     fn check_top(&mut self, channel: usize) -> Check {
         let name = CHANNELS[channel].name;

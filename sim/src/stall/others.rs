@@ -84,7 +84,7 @@ impl World {
             self.peers.listeners[*number].reads = true;
         }
         self.rest()?;
-        let checked = self.check_peers();
+        let checked = self.check_tops().and_then(|()| self.check_peers());
         for (number, reads) in lossy {
             self.peers.listeners[number].reads = reads;
         }
