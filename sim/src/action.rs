@@ -87,6 +87,8 @@ pub(crate) enum Action {
     Dial { worker: u8, salt: u32 },
     /// Such a server sends a message, or closes.
     Say { server: u8, closes: bool },
+    /// Somebody posts an envelope that is none, or for another client's session.
+    Forge { client: u8, victim: u8, how: u8 },
     /// The server process goes away within that time, and another one begins.
     Drain {
         within_ms: u16,
@@ -131,7 +133,7 @@ pub(crate) const PAUSE_MS: u64 = 301_000;
 type Make = fn(&mut Rng, &Setup) -> Action;
 
 /// Every kind of action, with how often it comes.
-fn kinds(weights: &Weights) -> [(u32, Make); 31] {
+fn kinds(weights: &Weights) -> [(u32, Make); 32] {
     [
         (weights.round, |r, _| Action::Round { salt: r.u32(..) }),
         (weights.turn, |r, _| Action::Turn {
@@ -236,6 +238,11 @@ fn kinds(weights: &Weights) -> [(u32, Make); 31] {
         (weights.say, |r, _| Action::Say {
             server: r.u8(..),
             closes: r.u8(0..12) == 0,
+        }),
+        (weights.forge, |r, _| Action::Forge {
+            client: r.u8(..),
+            victim: r.u8(..),
+            how: r.u8(..),
         }),
         (weights.drain, |r, _| Action::Drain {
             within_ms: *pick(r, &[0, 400, 2_000, 10_000]),

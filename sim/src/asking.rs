@@ -9,11 +9,12 @@ use crate::data::data;
 use crate::decided::Decides;
 use crate::failure::{Check, promise};
 use crate::ledger::{Known, Ledger, Place};
+use crate::one_way::Carrier;
+use crate::posts::Address;
 use crate::seen::Event;
 use crate::setup::Setup;
 use crate::site;
 use crate::subscription::{State, Subscription, number_of};
-use crate::wire;
 
 /// What a client asked, and what was known then.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Client {
     pub(crate) fn send(&mut self, command: Command, mut request: Value) {
         self.next_id += 1;
         request["id"] = self.next_id.into();
-        wire::command(&mut self.out, self.encoding, &request);
+        self.say(request);
         let id = self.next_id;
         self.owed.push_back(Owed { id, command });
     }
@@ -237,6 +238,13 @@ impl Client {
         promise!(!name.is_empty(), "clients have names", "{reply}");
         ledger.trace.note_text(name);
         ledger.seen.note(Event::Connected);
+        let is_posting = self.carrier != Carrier::WebSocket;
+        promise!(
+            reply.get("session").is_some() == is_posting,
+            "a client that needs an address is told one",
+            "{reply}"
+        );
+        self.address = is_posting.then(|| Address::new(reply, self.life));
         self.name = name.to_owned();
         if self.phase == Phase::Connecting {
             self.phase = Phase::Online;

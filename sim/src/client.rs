@@ -12,6 +12,10 @@ use crate::decided::{Decided, Decides};
 use crate::failure::{Check, promise};
 use crate::ledger::{Ledger, Place};
 use crate::network::LinkId;
+use crate::one_way::{self, Carrier};
+use crate::posts::{Address, Posts};
+use crate::protobuf;
+use crate::response::{Part, Response};
 use crate::seen::Event;
 use crate::setup::Setup;
 use crate::subscription::Subscription;
@@ -41,6 +45,8 @@ pub(crate) struct Owed {
 
 pub(crate) struct Client {
     pub(crate) number: usize,
+    /// What carries what it hears.
+    pub(crate) carrier: Carrier,
     pub(crate) encoding: Encoding,
     /// It asks to be told differences alone.
     pub(crate) wants_deltas: bool,
@@ -55,6 +61,13 @@ pub(crate) struct Client {
     /// By what others know it, while it is connected.
     pub(crate) name: String,
     reader: Reader,
+    /// The same where it has no WebSocket; where its session is then, what it has to say there, and how it says that.
+    response: Response,
+    pub(crate) address: Option<Address>,
+    pub(crate) unsaid: Vec<Value>,
+    pub(crate) posts: Posts,
+    /// Its response has ended, or it has enough of it: it hangs up.
+    pub(crate) is_over: bool,
     pub(crate) owed: VecDeque<Owed>,
     pub(crate) next_id: u32,
     /// Channels to which it wants to be subscribed.
@@ -75,12 +88,14 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(number: usize, setup: &Setup) -> Self {
-        let encoding = match setup.is_protobuf(number) {
+        let carrier = setup.carrier(number);
+        let encoding = match setup.is_protobuf(number) && carrier != Carrier::Events {
             true => Encoding::Protobuf,
             false => Encoding::Json,
         };
         Self {
             number,
+            carrier,
             encoding,
             wants_deltas: setup.wants_deltas(number),
             phase: Phase::Offline,
@@ -90,6 +105,11 @@ impl Client {
             reads: true,
             name: String::new(),
             reader: Reader::new(encoding),
+            response: Response::default(),
+            address: None,
+            unsaid: Vec::new(),
+            posts: Posts::default(),
+            is_over: false,
             owed: VecDeque::new(),
             next_id: 0,
             wants: BTreeSet::new(),
@@ -109,24 +129,71 @@ impl Client {
         std::iter::once(own).chain(GIVEN)
     }
 
-    pub(crate) fn connect(&mut self, link: LinkId, life: u32) {
+    pub(crate) fn connect(&mut self, link: LinkId, life: u32, ledger: &Ledger) {
         (self.parting, self.has_parted) = (None, false);
         self.link = Some(link);
         self.life = life;
         self.phase = Phase::Shaking;
         self.reader = Reader::new(self.encoding);
+        self.response = Response::default();
         self.next_id = 0;
+        let path = self.decides.path(self.carrier);
+        if self.carrier != Carrier::WebSocket {
+            self.ask_to_connect(ledger);
+            let connect = self.unsaid.pop().unwrap_or_default();
+            self.out = self.request(&path, &connect);
+            return;
+        }
         let more = match self.encoding {
             Encoding::Json => "",
             Encoding::Protobuf => "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n",
         };
-        self.out = wire::handshake(self.decides.path(), more);
+        self.out = wire::handshake(&path, more);
+    }
+
+    /// A response is asked for; the first command comes with that.
+    fn request(&self, path: &str, connect: &Value) -> Vec<u8> {
+        let (mut body, text) = (Vec::new(), connect.to_string());
+        let kind = match (self.carrier, self.encoding) {
+            (Carrier::Events, _) => {
+                let connect = one_way::percent(&text);
+                let request =
+                    format!("GET {path}?cf_connect={connect} HTTP/1.1\r\nHost: sim.test\r\n\r\n");
+                return request.into_bytes();
+            }
+            (_, Encoding::Json) => {
+                body.extend_from_slice(text.as_bytes());
+                "application/json"
+            }
+            (_, Encoding::Protobuf) => {
+                protobuf::command(&mut body, connect);
+                "application/octet-stream"
+            }
+        };
+        let mut request = format!(
+            "POST {path} HTTP/1.1\r\nHost: sim.test\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        request.extend_from_slice(&body);
+        request
+    }
+
+    /// A command, or an answer to a ping.
+    pub(crate) fn say(&mut self, command: Value) {
+        match self.carrier {
+            Carrier::WebSocket => wire::command(&mut self.out, self.encoding, &command),
+            Carrier::Lines | Carrier::Events => self.unsaid.push(command),
+        }
     }
 
     /// The connection is over, as far as it can see.
     pub(crate) fn dropped(&mut self) {
         self.phase = Phase::Offline;
         self.link = None;
+        self.is_over = false;
+        self.address = None;
+        self.unsaid.clear();
         self.out.clear();
         self.name.clear();
         self.owed.clear();
@@ -138,30 +205,64 @@ impl Client {
     /// It says goodbye, and reads on until the server has ended the connection.
     pub(crate) fn close(&mut self) {
         if matches!(self.phase, Phase::Connecting | Phase::Online) {
-            wire::close(&mut self.out, Some(1000));
+            self.say_close(Some(1000));
             self.phase = Phase::Closing;
+        }
+    }
+
+    fn say_close(&mut self, code: Option<u16>) {
+        match self.carrier {
+            Carrier::WebSocket => wire::close(&mut self.out, code),
+            // It has no words for that. What it is told then it does not hear any more.
+            Carrier::Lines | Carrier::Events => self.is_over = true,
         }
     }
 
     /// What the server sent.
     pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger, setup: &Setup) -> Check {
+        if self.carrier != Carrier::WebSocket {
+            let form = self.carrier.form(self.encoding);
+            for part in self.response.read(&bytes, form)? {
+                match part {
+                    Part::Status(200) => {}
+                    Part::Status(status) => self.refused(status, ledger)?,
+                    Part::Message(line, id) => {
+                        promise!(id.is_none(), "ids come where they are asked for", "{line}");
+                        self.line(&line, ledger, setup)?;
+                    }
+                    Part::End => {
+                        promise!(
+                            self.phase == Phase::Closing,
+                            "sessions end with a Close",
+                            "the response to {} ends",
+                            self.number
+                        );
+                        self.is_over = true;
+                    }
+                }
+            }
+            return Ok(());
+        }
         for said in self.reader.read(bytes)? {
             match said {
                 Said::Status(101) => self.ask_to_connect(ledger),
-                Said::Status(503) if self.parting.is_some() => {
-                    ledger.seen.note(Event::RefusedInDrain);
-                    self.phase = Phase::Closing;
-                }
-                // It was too slow.
-                Said::Status(408) => self.phase = Phase::Closing,
-                Said::Status(status) => {
-                    promise!(false, "handshakes succeed", "{status}");
-                }
+                Said::Status(status) => self.refused(status, ledger)?,
                 Said::Ping(data) => wire::pong(&mut self.out, &data),
                 Said::Close(code, reason) => self.closed(code, &reason, ledger)?,
                 Said::Line(line) => self.line(&line, ledger, setup)?,
             }
         }
+        Ok(())
+    }
+
+    fn refused(&mut self, status: u16, ledger: &mut Ledger) -> Check {
+        match status {
+            503 if self.parting.is_some() => ledger.seen.note(Event::RefusedInDrain),
+            // It was too slow.
+            408 => {}
+            _ => promise!(false, "handshakes succeed", "{status}"),
+        }
+        self.phase = Phase::Closing;
         Ok(())
     }
 
@@ -186,7 +287,9 @@ impl Client {
             _ => {}
         }
         if self.phase != Phase::Closing {
-            wire::close(&mut self.out, code);
+            if self.carrier == Carrier::WebSocket {
+                wire::close(&mut self.out, code);
+            }
             self.phase = Phase::Closing;
         }
         Ok(())
@@ -195,7 +298,7 @@ impl Client {
     fn line(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
         let object = line.as_object();
         if object.is_some_and(serde_json::Map::is_empty) {
-            wire::command(&mut self.out, self.encoding, &json!({}));
+            self.say(json!({}));
             return Ok(());
         }
         if let Some(push) = line.get("push") {
@@ -207,6 +310,15 @@ impl Client {
     }
 
     fn push(&mut self, push: &Value, ledger: &mut Ledger) -> Check {
+        if let Some(end) = push.get("disconnect") {
+            promise!(
+                self.carrier != Carrier::WebSocket,
+                "pushes are known",
+                "{push}"
+            );
+            let code = end["code"].as_u64().and_then(|code| code.try_into().ok());
+            return self.closed(code, end["reason"].as_str().unwrap_or_default(), ledger);
+        }
         let name = push["channel"].as_str().unwrap_or_default();
         let channel = CHANNELS.iter().position(|one| one.name == name);
         let subscription = channel.and_then(|channel| self.subscriptions.get_mut(&channel));

@@ -143,7 +143,7 @@ mod tests {
     use crate::apps::BackEndApp;
     use crate::glue::{Arrival, Conditions, Glue, Output, Turn};
 
-    /// A glue that loses what the peer sends in the hundredth piece of a worker.
+    /// A glue that loses what the peer sends in the twentieth piece of a worker.
     struct Lossy {
         own: Box<dyn Glue>,
         pieces: u32,
@@ -184,7 +184,7 @@ mod tests {
 
         fn arrive(&mut self, id: ConnectionId, arrival: Arrival, now: Now, out: &mut Vec<Output>) {
             self.pieces += u32::from(matches!(arrival, Arrival::Bytes(_)));
-            if self.pieces != 100 {
+            if self.pieces != 20 {
                 self.own.arrive(id, arrival, now, out);
             }
         }

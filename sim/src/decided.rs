@@ -9,6 +9,7 @@ use crate::client::{Client, Phase};
 use crate::decider::Fate;
 use crate::failure::{Check, promise};
 use crate::ledger::Ledger;
+use crate::one_way::Carrier;
 use crate::seen::Event;
 
 /// The code of a grant that is over before it is used.
@@ -42,12 +43,19 @@ pub(crate) struct Decided {
 }
 
 impl Decides {
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Self::Nobody => "/connection/websocket",
-            Self::BackEnd => "/decided/websocket",
-            Self::App => "/judged/websocket",
-        }
+    /// The path for what carries what the client hears.
+    pub(crate) fn path(self, carrier: Carrier) -> String {
+        let route = match self {
+            Self::Nobody => "connection",
+            Self::BackEnd => "decided",
+            Self::App => "judged",
+        };
+        let transport = match carrier {
+            Carrier::WebSocket => "websocket",
+            Carrier::Lines => "http_stream",
+            Carrier::Events => "sse",
+        };
+        format!("/{route}/{transport}")
     }
 }
 

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 
 use veche_frontends::Parting;
 
+use crate::client::Phase;
 use crate::failure::{Check, promise};
 use crate::network::Link;
+use crate::one_way::Carrier;
 use crate::seen::Event;
 use crate::world::World;
 
@@ -49,7 +51,10 @@ impl World {
             let link = client.link.and_then(|id| self.network.links.get(&id));
             if let Some(worker) = link.and_then(worker_of) {
                 client.parting = Some(SHUTDOWN);
-                clients.push((number, worker));
+                // A response that opens in a drain is told at once.
+                if client.carrier == Carrier::WebSocket || client.phase == Phase::Online {
+                    clients.push((number, worker));
+                }
             }
         }
         for listener in &mut self.peers.listeners {

@@ -35,6 +35,7 @@ mod network;
 mod one_way;
 mod overhearing;
 mod peers;
+mod posts;
 mod process;
 mod protobuf;
 mod report;

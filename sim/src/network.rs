@@ -86,7 +86,8 @@ impl Network {
     /// The process lets go of its end.
     pub(crate) fn detach(&mut self, id: LinkId) -> Option<(usize, ConnectionId)> {
         let link = self.links.get_mut(&id)?;
-        // What the transport has not taken goes with it.
+        // What the transport has not taken goes with it, and a FIN behind that.
+        link.down_ends &= link.unsent == 0;
         link.unsent = 0;
         let end = link.server.take()?;
         self.ends.remove(&end);

@@ -13,7 +13,7 @@ use crate::data::number_in;
 use crate::failure::{Check, promise};
 use crate::ledger::{Known, Ledger, Place};
 use crate::network::LinkId;
-use crate::response::{Part, Response};
+use crate::response::{Form, Part, Response};
 use crate::seen::Event;
 use crate::site;
 use crate::wire::{self, Encoding, Reader, Said};
@@ -24,6 +24,17 @@ pub(crate) enum Carrier {
     WebSocket,
     Lines,
     Events,
+}
+
+impl Carrier {
+    /// How the messages of a session are told apart in a response.
+    pub(crate) fn form(self, encoding: Encoding) -> Form {
+        match (self, encoding) {
+            (Self::Events, _) => Form::EventsOfLines,
+            (_, Encoding::Json) => Form::Lines,
+            (_, Encoding::Protobuf) => Form::Bytes,
+        }
+    }
 }
 
 /// The kinds, each with its path.
@@ -164,10 +175,12 @@ impl OneWay {
 
     pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> Check {
         if self.carrier != Carrier::WebSocket {
-            for part in self
-                .response
-                .read(&bytes, self.carrier == Carrier::Events)?
-            {
+            // What a page gives to `JSON.parse` is one push.
+            let form = match self.carrier {
+                Carrier::Events => Form::Events,
+                Carrier::Lines | Carrier::WebSocket => Form::Lines,
+            };
+            for part in self.response.read(&bytes, form)? {
                 match part {
                     Part::Status(status) => self.answered(status, 200)?,
                     Part::Message(line, id) => self.message(&line, id, ledger)?,
@@ -403,7 +416,7 @@ impl OneWay {
 }
 
 /// Text in a query.
-fn percent(text: &str) -> String {
+pub(crate) fn percent(text: &str) -> String {
     use std::fmt::Write as _;
     let mut out = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {

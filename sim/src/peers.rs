@@ -1,6 +1,7 @@
 //! Who is at the other end of a link: a client of Centrifugo's protocol, a listener of a push route, or a back end.
 //!
-//! A link has a number for it: clients come first, listeners and callers from numbers of their own on.
+//! A link has a number for it: clients come first, all others, and the connections by which clients post commands, from
+//! numbers of their own on.
 
 use crate::caller::{Call, Caller, Speaks};
 use crate::channels::{self, CHANNELS};
@@ -17,6 +18,8 @@ use crate::world::World;
 const LISTENERS: usize = 1_000;
 const CALLERS: usize = 2_000;
 const ONE_WAYS: usize = 3_000;
+/// From here on the connections by which clients post commands.
+pub(crate) const POSTS: usize = 4_000;
 /// From here on servers to which applications have connections.
 pub(crate) const DIALED: usize = 10_000;
 
@@ -43,7 +46,7 @@ impl Peers {
 
     pub(crate) fn reads(&self, peer: usize) -> bool {
         match peer {
-            DIALED.. => true,
+            POSTS.. => true,
             ONE_WAYS.. => self.one_ways[peer - ONE_WAYS].reads,
             CALLERS.. => true,
             LISTENERS.. => self.listeners[peer - LISTENERS].reads,
@@ -100,11 +103,19 @@ impl Peers {
     pub(crate) fn dropped(&mut self, peer: usize) {
         match peer {
             DIALED.. => self.dials.dropped(peer - DIALED),
+            POSTS.. => self.clients[peer - POSTS].posts.dropped(),
             ONE_WAYS.. => self.one_ways[peer - ONE_WAYS].dropped(),
             CALLERS.. => self.callers[peer - CALLERS].dropped(),
             LISTENERS.. => self.listeners[peer - LISTENERS].dropped(),
             _ => self.clients[peer].dropped(),
         }
+    }
+
+    /// The session of a client whose connection for envelopes is gone, if commands may have been lost with that.
+    pub(crate) fn unsure(&self, peer: usize) -> Option<LinkId> {
+        let client = self.clients.get(peer.checked_sub(POSTS)?)?;
+        let is_unsure = client.phase == Phase::Online && !client.owed.is_empty();
+        client.link.filter(|_| is_unsure)
     }
 
     /// Its link, what it has to send, and how many answers it waits for.
@@ -114,6 +125,7 @@ impl Peers {
                 let one = self.dials.server(peer - DIALED)?;
                 (one.link, &mut one.out, 1)
             }
+            POSTS.. => return None,
             ONE_WAYS.. => {
                 let one = &mut self.one_ways[peer - ONE_WAYS];
                 (one.link, &mut one.out, 1)
@@ -149,6 +161,11 @@ impl World {
             link.up.extend(out.drain(..));
             link.owed = owed;
         }
+        self.post(peer);
+        let client = self.peers.clients.get(peer);
+        if let Some(link) = client.filter(|one| one.is_over).and_then(|one| one.link) {
+            self.drop_client(link, true);
+        }
     }
 
     /// Bytes of the server arrive.
@@ -156,12 +173,14 @@ impl World {
         let (ledger, setup) = (&mut self.ledger, &self.setup);
         match peer {
             DIALED.. => return self.hand_to_server(peer - DIALED, bytes),
+            POSTS.. => return self.hand_to_posts(peer - POSTS, &bytes),
             ONE_WAYS.. => self.peers.one_ways[peer - ONE_WAYS].received(bytes, ledger)?,
             CALLERS.. => self.peers.callers[peer - CALLERS].received(&bytes, ledger, setup)?,
             LISTENERS.. => self.peers.listeners[peer - LISTENERS].received(bytes, ledger)?,
             _ => self.peers.clients[peer].received(bytes, ledger, setup)?,
         }
         self.send(peer);
+        self.change_posts(peer);
         let one = self.peers.one_ways.get(peer.wrapping_sub(ONE_WAYS));
         if let Some(link) = one.filter(|one| one.is_over).and_then(|one| one.link) {
             self.drop_client(link, true);
@@ -227,7 +246,12 @@ impl World {
 
     pub(crate) fn is_one_way(&self, id: LinkId) -> bool {
         let link = self.network.links.get(&id);
-        link.is_some_and(|link| (ONE_WAYS..DIALED).contains(&link.client))
+        link.is_some_and(|link| (ONE_WAYS..POSTS).contains(&link.client))
+    }
+
+    pub(crate) fn is_for_posts(&self, id: LinkId) -> bool {
+        let link = self.network.links.get(&id);
+        link.is_some_and(|link| (POSTS..DIALED).contains(&link.client))
     }
 
     /// Whether its client has gone, and the server does not know.

@@ -58,6 +58,7 @@ impl Process {
             limits: TurnLimits {
                 deliveries: setup.deliveries_max,
                 messages: setup.messages_max,
+                app_credits: (setup.credits / 2).max(1),
                 ..TurnLimits::default()
             },
             credits: setup.credits,

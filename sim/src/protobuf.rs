@@ -166,6 +166,26 @@ pub(crate) fn replies(mut bytes: &[u8]) -> Result<Vec<Value>, Failure> {
     Ok(all)
 }
 
+/// Takes the replies that have come whole.
+pub(crate) fn whole_replies(bytes: &mut Vec<u8>) -> Result<Vec<Value>, Failure> {
+    let mut rest = &bytes[..];
+    let mut taken = 0;
+    while delimited(&mut rest).is_some() {
+        taken = bytes.len() - rest.len();
+    }
+    let whole: Vec<_> = bytes.drain(..taken).collect();
+    replies(&whole)
+}
+
+/// An envelope of commands, which are Protobuf already.
+pub(crate) fn envelope(node: &str, session: &str, commands: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_bytes(&mut out, 1, node.as_bytes());
+    put_bytes(&mut out, 2, session.as_bytes());
+    put_bytes(&mut out, 3, commands);
+    out
+}
+
 fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

@@ -4,6 +4,19 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::failure::promise;
+use crate::protobuf;
+
+/// How messages are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Lines,
+    /// Events of one line each.
+    Events,
+    /// Events of lines.
+    EventsOfLines,
+    /// Protobuf, which says itself how long it is.
+    Bytes,
+}
 
 /// What came.
 #[derive(Debug)]
@@ -25,7 +38,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    pub(crate) fn read(&mut self, bytes: &[u8], is_events: bool) -> Result<Vec<Part>, Failure> {
+    pub(crate) fn read(&mut self, bytes: &[u8], form: Form) -> Result<Vec<Part>, Failure> {
         let mut parts = Vec::new();
         self.bytes.extend_from_slice(bytes);
         if self.status.is_none() {
@@ -60,7 +73,7 @@ impl Response {
             );
             self.text.extend_from_slice(&self.bytes[end + 2..behind]);
             self.bytes.drain(..behind + 2);
-            self.take_messages(is_events, &mut parts)?;
+            self.take_messages(form, &mut parts)?;
             if count == 0 {
                 parts.push(Part::End);
             }
@@ -68,7 +81,13 @@ impl Response {
         Ok(parts)
     }
 
-    fn take_messages(&mut self, is_events: bool, parts: &mut Vec<Part>) -> Result<(), Failure> {
+    fn take_messages(&mut self, form: Form, parts: &mut Vec<Part>) -> Result<(), Failure> {
+        if form == Form::Bytes {
+            let replies = protobuf::whole_replies(&mut self.text)?;
+            parts.extend(replies.into_iter().map(|reply| Part::Message(reply, None)));
+            return Ok(());
+        }
+        let is_events = form != Form::Lines;
         let end_of_one: &[u8] = if is_events { b"\n\n" } else { b"\n" };
         while let Some(end) = find(&self.text, end_of_one) {
             let one = String::from_utf8_lossy(&self.text[..end]).into_owned();
@@ -84,16 +103,23 @@ impl Response {
                     for line in one.lines().filter(|line| !line.is_empty()) {
                         let field = line.split_once(": ");
                         match field {
-                            Some(("data", text)) => data.push_str(text),
+                            Some(("data", text)) => {
+                                if form == Form::EventsOfLines && !data.is_empty() {
+                                    data.push('\n');
+                                }
+                                data.push_str(text);
+                            }
                             Some(("id", text)) => id = Some(text.to_owned()),
                             _ => promise!(false, "events have fields", "{line:?}"),
                         }
                     }
                 }
             }
-            let value = serde_json::from_str(&data);
-            promise!(value.is_ok(), "lines are JSON", "{data:?}");
-            parts.push(Part::Message(value.unwrap_or_default(), id));
+            for line in data.split('\n') {
+                let value = serde_json::from_str(line);
+                promise!(value.is_ok(), "lines are JSON", "{data:?}");
+                parts.push(Part::Message(value.unwrap_or_default(), id.clone()));
+            }
         }
         Ok(())
     }
@@ -113,7 +139,7 @@ mod tests {
         for step in 1..text.len() {
             let mut response = Response::default();
             let parts = text.chunks(step).flat_map(|bytes| {
-                let read = response.read(bytes, true);
+                let read = response.read(bytes, Form::Events);
                 read.expect("good")
             });
             let parts: Vec<_> = parts.collect();

@@ -88,6 +88,10 @@ pub(crate) enum Event {
     Echoed,
     DialedClosed,
     DialFailed,
+    /// An envelope with commands was taken, also by another worker than has the session; one that is none, or not its sender's.
+    Posted,
+    PostedElsewhere,
+    Forged,
     /// The process ended; what was on disk came back.
     Crashed,
     Restored,
@@ -113,7 +117,7 @@ pub(crate) enum Event {
 }
 
 /// All of them.
-const EVENTS: [Event; 66] = [
+const EVENTS: [Event; 69] = [
     Event::Connected,
     Event::Heard,
     Event::HeardInBinary,
@@ -167,6 +171,9 @@ const EVENTS: [Event; 66] = [
     Event::Echoed,
     Event::DialedClosed,
     Event::DialFailed,
+    Event::Posted,
+    Event::PostedElsewhere,
+    Event::Forged,
     Event::Crashed,
     Event::Restored,
     Event::WentOn,

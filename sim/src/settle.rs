@@ -64,7 +64,7 @@ impl World {
         for id in self.network.links.keys().copied().collect::<Vec<_>>() {
             match random.u8(0..3) {
                 // Nothing is asked of a back end that is silent: it may stay for ever.
-                _ if self.is_caller(id) => self.drop_server(id),
+                _ if self.is_caller(id) || self.is_for_posts(id) => self.drop_server(id),
                 // A client that only listens is missed by its transport alone.
                 0 | 2 if self.is_one_way(id) => self.drop_server(id),
                 _ if self.is_one_way(id) && self.is_silent(id) => self.drop_server(id),

@@ -3,6 +3,7 @@
 use fastrand::Rng;
 
 use crate::decided::Decides;
+use crate::one_way::Carrier;
 
 /// The sizes and limits of one world.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub(crate) struct Setup {
     pub(crate) deltas: u64,
     /// Two bits for each client: who decides on its commands.
     pub(crate) decides: u64,
+    /// Two bits for each client: what carries what it hears.
+    pub(crate) carriers: u64,
     pub(crate) weights: Weights,
 }
 
@@ -76,6 +79,7 @@ pub(crate) struct Weights {
     pub(crate) drain: u32,
     pub(crate) dial: u32,
     pub(crate) say: u32,
+    pub(crate) forge: u32,
 }
 
 /// Longer than any world lasts.
@@ -124,6 +128,7 @@ impl Setup {
             protobuf: random.u64(..),
             deltas: random.u64(..),
             decides: random.u64(..),
+            carriers: random.u64(..),
             weights: Weights {
                 round: if is_hasty { 2 } else { random.u32(5..60) },
                 turn: random.u32(5..60),
@@ -155,6 +160,7 @@ impl Setup {
                 drain: random.u32(0..3) / 2,
                 dial: random.u32(0..4),
                 say: random.u32(0..10),
+                forge: random.u32(0..4),
             },
         }
     }
@@ -172,6 +178,14 @@ impl Setup {
             2 => Decides::BackEnd,
             3 => Decides::App,
             _ => Decides::Nobody,
+        }
+    }
+
+    pub(crate) fn carrier(&self, client: usize) -> Carrier {
+        match self.carriers >> (client % 32 * 2) & 3 {
+            2 => Carrier::Lines,
+            3 => Carrier::Events,
+            _ => Carrier::WebSocket,
         }
     }
 

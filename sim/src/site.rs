@@ -28,13 +28,16 @@ use veche_proto::websocket;
 use crate::channels::{self, CHANNELS, GIVEN};
 use crate::decided::Decides;
 use crate::listener::{Promised, ROUTES};
-use crate::one_way::CARRIERS;
+use crate::one_way::{CARRIERS, Carrier};
 use crate::setup::Setup;
 
 /// Listeners.
 pub(crate) const PUBLIC: u16 = 0;
 pub(crate) const INTERNAL: u16 = 1;
 pub(crate) const PUSH: u16 = 2;
+
+/// Where clients without a WebSocket post their commands.
+pub(crate) const EMULATION: &str = "/connection/emulation";
 
 /// What tokens are signed with.
 const SECRET: &[u8] = b"a secret that is long enough for it";
@@ -63,20 +66,21 @@ pub(crate) fn shared(setup: &Setup, me: u16, workers: u16, seed: u64) -> Shared 
         Arc::new(site(setup)),
         Arc::new(Stats::default()),
         Box::new(NoFiles),
-        Arc::new(Quiet),
+        Arc::new(Quiet { seed }),
     )
 }
 
 fn site(setup: &Setup) -> Site {
-    let mut public = vec![route(
-        "/connection/websocket",
-        Handler::Centrifuge,
-        Identity::Token(Arc::new(tokens())),
-    )];
-    public.extend([
-        decided(Decides::BackEnd, by_back_end()),
-        decided(Decides::App, by_app()),
-    ]);
+    let mut public = vec![route(EMULATION, Handler::Centrifuge, Identity::None)];
+    for (carrier, _) in CARRIERS {
+        let identity = Identity::Token(Arc::new(tokens()));
+        let path = Decides::Nobody.path(carrier);
+        public.extend([
+            route(&path, Handler::Centrifuge, identity),
+            decided(Decides::BackEnd, carrier, by_back_end()),
+            decided(Decides::App, carrier, by_app()),
+        ]);
+    }
     public.extend(CARRIERS.iter().map(|(_, path)| {
         let identity = Identity::Token(Arc::new(tokens()));
         route(path, Handler::Centrifuge, identity)
@@ -143,10 +147,10 @@ fn route(path: &str, handler: Handler, identity: Identity) -> Route {
 }
 
 /// A route whose clients' commands are decided on.
-fn decided(decides: Decides, deciders: Deciders) -> Route {
+fn decided(decides: Decides, carrier: Carrier, deciders: Deciders) -> Route {
     Route {
         deciders: Some(Arc::new(deciders)),
-        ..route(decides.path(), Handler::Centrifuge, Identity::None)
+        ..route(&decides.path(carrier), Handler::Centrifuge, Identity::None)
     }
 }
 
@@ -209,7 +213,9 @@ pub(crate) fn token(user: &str) -> String {
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-struct Quiet;
+struct Quiet {
+    seed: u64,
+}
 
 impl Process for Quiet {
     fn is_ready(&self) -> bool {
@@ -222,6 +228,10 @@ impl Process for Quiet {
 
     fn trouble(&self, what: &str) {
         panic!("{what}");
+    }
+
+    fn node(&self) -> String {
+        self.seed.to_string()
     }
 
     fn nodes(&self) -> String {

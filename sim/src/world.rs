@@ -174,6 +174,14 @@ impl World {
                 self.say(server.into(), closes);
                 Ok(())
             }
+            Action::Forge {
+                client,
+                victim,
+                how,
+            } => {
+                self.forge(self.client(client), self.client(victim), how);
+                Ok(())
+            }
             Action::Drain {
                 within_ms,
                 is_replaced,
@@ -243,7 +251,7 @@ impl World {
             return;
         }
         let id = self.open(number, worker, site::PUBLIC);
-        self.peers.clients[number].connect(id, self.ledger.life);
+        self.peers.clients[number].connect(id, self.ledger.life, &self.ledger);
         self.send(number);
     }
 
@@ -261,13 +269,18 @@ impl World {
 
     /// A client's end of its link is gone, and it knows.
     pub(crate) fn drop_client(&mut self, id: LinkId, ends: bool) {
+        let mut unsure = None;
         if let Some(link) = self.network.links.get_mut(&id)
             && std::mem::take(&mut link.has_client)
         {
             link.up_ends |= ends;
             self.peers.dropped(link.client);
+            unsure = self.peers.unsure(link.client);
         }
         self.network.forget_if_over(id);
+        if let Some(session) = unsure {
+            self.drop_client(session, true);
+        }
     }
 
     /// The server's end of a link is gone, and it knows.
@@ -327,9 +340,10 @@ impl World {
 
     fn cut(&mut self, id: LinkId, client_sees: bool, server_sees: bool) {
         if let Some(link) = self.network.links.get_mut(&id) {
-            // What was on its way is lost, whoever notices.
+            // What was on its way is lost, whoever notices, and so is a FIN behind that.
             link.up.clear();
             link.down.clear();
+            link.down_ends = false;
         }
         if server_sees {
             self.drop_server(id);

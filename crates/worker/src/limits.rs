@@ -15,8 +15,7 @@ const EVENT_WORK: u64 = 6_000_000;
 /// Work of all connections on what earlier turns have left.
 const BACKLOG_WORK: u64 = 4_000_000;
 
-/// Unacknowledged data messages in a lane beyond which applications and emulation requests send no more. A lane has 1,024
-/// credits; the rest belongs to the hub.
+/// The default of [`TurnLimits::app_credits`]. A lane has 1,024 credits; the rest belongs to the hub.
 pub const APP_CREDITS: u32 = 256;
 
 /// Work that waits for credit, for room below a cap or for a disk is looked at again after this long.
@@ -42,6 +41,8 @@ pub struct TurnLimits {
     pub event_work: u64,
     /// Work of all connections on input that earlier turns have left, at least 1.
     pub backlog_work: u64,
+    /// Unfinished data messages in a lane from which on applications and emulation requests send no more, at least 1.
+    pub app_credits: u32,
     /// Whether spare memory is trimmed and history expired once a second.
     pub maintains: bool,
 }
@@ -54,6 +55,7 @@ impl Default for TurnLimits {
             connection_work: CONNECTION_WORK,
             event_work: EVENT_WORK,
             backlog_work: BACKLOG_WORK,
+            app_credits: APP_CREDITS,
             maintains: true,
         }
     }

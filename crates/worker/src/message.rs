@@ -7,7 +7,6 @@ use veche_hub::{Class, Mail, Outlet as _};
 use veche_types::WorkerId;
 
 use crate::apps::AppHost;
-use crate::limits::APP_CREDITS;
 use crate::worker::Worker;
 
 /// What one worker sends another.
@@ -126,8 +125,9 @@ impl<A: AppHost, T> Worker<A, T> {
         if !self.apps().is_some_and(AppHost::has_messages) {
             return None;
         }
+        let credits = self.limits.app_credits;
         (0..self.shared.ports.post.lanes.len()).find_map(|to| {
-            if self.shared.ports.post.lanes[to].unfinished >= APP_CREDITS {
+            if self.shared.ports.post.lanes[to].unfinished >= credits {
                 return None;
             }
             let message = self.apps_mut()?.next_message(to)?;
@@ -141,7 +141,7 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// Takes the first relay behind `next_relay` whose lane has room, so that those of one lane keep their order.
     fn poll_relay(&mut self) -> Option<Outgoing<A::Message>> {
-        let me = self.index();
+        let (me, credits) = (self.index(), self.limits.app_credits);
         let (relays, lanes) = (
             &mut self.shared.ports.relays,
             &mut self.shared.ports.post.lanes,
@@ -149,7 +149,7 @@ impl<A: AppHost, T> Worker<A, T> {
         while let Some(relay) = relays.get(self.next_relay) {
             let to = usize::from(relay.to.worker.0);
             let is_known = to < lanes.len() && to != me;
-            if is_known && lanes[to].unfinished >= APP_CREDITS {
+            if is_known && lanes[to].unfinished >= credits {
                 self.next_relay += 1;
                 continue;
             }

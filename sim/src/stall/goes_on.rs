@@ -9,6 +9,7 @@ use crate::action::Action;
 use crate::channels::{CHANNELS, COMMON, Kind};
 use crate::client::Phase;
 use crate::failure::{Check, promise};
+use crate::one_way::Carrier;
 use crate::seen::Event;
 use crate::setup::pick;
 use crate::world::World;
@@ -80,7 +81,9 @@ impl World {
         let clients = self.peers.clients.iter().filter(|client| {
             let mut wants = client.wants.iter();
             let worker = self.worker_of(client.link);
-            client.phase == Phase::Online
+            // What others say goes through a worker that may be the one.
+            client.carrier == Carrier::WebSocket
+                && client.phase == Phase::Online
                 && client.reads
                 && client.owed.is_empty()
                 && worker.is_some()
