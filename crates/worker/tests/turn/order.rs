@@ -12,8 +12,9 @@ use veche_hub::{
 use veche_worker::{APP_CREDITS, Outgoing, TurnState, Worker, WorkerMessage};
 
 use crate::app::{APP, Numbers};
+use crate::world::wire::handshake;
 use crate::world::{Options, PUSH};
-use crate::{end_turn, id, posted, turn, worker};
+use crate::{accept, end_turn, id, posted, turn, worker};
 
 type Tested = Worker<Numbers, &'static str>;
 
@@ -144,6 +145,37 @@ fn what_a_sweep_lets_go_on_is_answered_in_the_same_turn() {
     assert_eq!(published(&mut worker), ["kept"]);
     let answers = worker.with_apps(|apps, _| apps.answers.clone());
     assert_eq!(answers, Some(vec![Ticket(5)]));
+}
+
+#[test]
+fn what_a_connection_publishes_that_goes_on_is_swept_in_the_same_turn() {
+    /// More than are served at once.
+    const SUBSCRIBERS: u32 = 20;
+    let mut worker = worker();
+    let far = channel_of(&worker, 1);
+    let user = (0..)
+        .map(|number| format!("user{number}"))
+        .find(|user| worker.shared().hub.home_of(name(&format!("#{user}"))) == WorkerId(0))
+        .expect("there are enough");
+    for index in 1..=SUBSCRIBERS {
+        let id = accept(&mut worker, index);
+        let request = handshake(&format!("/ws?user={user}"), "");
+        worker.handle_received(id, &mut request.into_bytes());
+    }
+    assert_eq!(turn(&mut worker).0.len(), SUBSCRIBERS as usize);
+    // The first line waits for credit, and the second one for the first.
+    worker.handle_credits(1, PUBLISH_CREDITS);
+    let lines = push_lines(&mut worker, 0);
+    let text =
+        format!("{{\"channel\":\"{far}\",\"data\":1}}\n{{\"user\":\"{user}\",\"data\":2}}\n");
+    worker.handle_received(lines, &mut text.into_bytes());
+    let written = |worker: &mut Tested| {
+        let writes = turn(worker).0.into_iter();
+        writes.filter(|write| !write.bytes.is_empty()).count()
+    };
+    assert_eq!(written(&mut worker), 0);
+    worker.handle_credits(1, PUBLISH_CREDITS - 1);
+    assert_eq!(written(&mut worker), SUBSCRIBERS as usize);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use veche_frontends::hooks::{QuestionId, Verdict};
+use veche_frontends::hooks::{Decider, Question, QuestionId, Verdict};
 use veche_frontends::identity::token::{Keychain, Place, Tokens};
 use veche_frontends::identity::{Certified, Desk, Field, Finding, Identity, Unknown};
 use veche_frontends::shared::Renewal;
@@ -15,7 +15,7 @@ use veche_hub::{
 };
 use veche_jwt::{Keys, Rules};
 use veche_proto::websocket::Limits;
-use veche_worker::{AppHost as _, TransportCommand, TurnLimits, TurnState, Worker, Write};
+use veche_worker::{AppHost as _, Request, TransportCommand, TurnLimits, TurnState, Worker, Write};
 
 use crate::recorder::{Recorder, census};
 use crate::world::apps::TestApps;
@@ -293,6 +293,41 @@ fn what_comes_after_the_steps_of_a_turn_makes_for_another() {
         worker.end_turn();
         assert_eq!(worker.state(), TurnState::Busy, "{number}");
     }
+}
+
+#[test]
+fn what_is_decided_within_a_turn_makes_for_another() {
+    let mut worker = alone();
+    let peer = id(1, 1);
+    worker.handle_accepted(peer, PUBLIC, PEER, ());
+    let mut request = handshake("/centrifuge/asked/websocket", "").into_bytes();
+    worker.handle_received(peer, &mut request);
+    worker.handle_received(peer, &mut text(r#"{"id":1,"connect":{}}"#));
+    turn(&mut worker);
+    let Some(Request::Hook(question)) = worker.poll_request() else {
+        panic!("the back end is asked");
+    };
+    let (session, number) = (question.session, question.id);
+    assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
+    // An application may publish, or begin something, while it is asked.
+    let decider = Decider::App {
+        app: AppId(0),
+        timeout_ms: 0,
+    };
+    let asked = Question {
+        decider,
+        ..question
+    };
+    worker.shared_mut().ports.questions.push_back(asked);
+    assert_eq!(turn(&mut worker).1, TurnState::Busy);
+    assert_eq!(take(&mut worker, |apps| &mut apps.decided), 1);
+    assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
+    // And so may a session that goes on with its verdict.
+    let verdict = (session, number, Verdict::Failed);
+    worker.shared_mut().ports.verdicts.push_back(verdict);
+    let (writes, state) = turn(&mut worker);
+    assert_eq!((writes.len(), state), (1, TurnState::Busy));
+    assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
 }
 
 /// A process in which one address has too many connections.
