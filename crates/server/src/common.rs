@@ -26,6 +26,7 @@ use crate::hooks::Hooks;
 use crate::identity::Identities;
 use crate::logging::ServerLog;
 use crate::memory::Memory;
+use crate::pulse::Pulse;
 use crate::sealing::Sealing;
 use crate::slow::Board;
 use crate::users::Users;
@@ -39,6 +40,8 @@ fn wrong_keys_rate() -> Rate {
 pub(crate) struct Common {
     /// By worker.
     pub(crate) stats: Vec<Arc<Stats>>,
+    /// By worker.
+    pub(crate) pulses: Vec<Arc<Pulse>>,
     pub(crate) started: Instant,
     ready: AtomicBool,
     connections: AtomicUsize,
@@ -88,6 +91,7 @@ impl Common {
     pub(crate) fn new(workers: usize, started: Instant) -> Self {
         Self {
             stats: (0..workers).map(|_| Arc::default()).collect(),
+            pulses: (0..workers).map(|_| Arc::default()).collect(),
             started,
             ready: AtomicBool::new(false),
             connections: AtomicUsize::new(0),

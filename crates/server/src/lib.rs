@@ -39,6 +39,7 @@ mod logging;
 mod memory;
 mod metrics;
 mod process;
+mod pulse;
 mod sandbox;
 mod sealing;
 mod server;

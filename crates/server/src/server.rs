@@ -25,6 +25,7 @@ use crate::history::Keeper;
 use crate::memory;
 use crate::metrics::Report;
 use crate::process::{self, ServerControl, Start};
+use crate::pulse::{Stuck, Watch};
 use crate::sealing::Doors;
 use crate::site;
 use crate::worker::{Letter, Worker};
@@ -45,6 +46,7 @@ struct Server {
     library: Library,
     dev: Option<Arc<Dev>>,
     dumps: Dumps,
+    watch: Watch,
 }
 
 /// Address space for a worker's stack: scripts may nest what runs in C.
@@ -180,6 +182,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         library,
         dev,
         dumps: Dumps::default(),
+        watch: Watch::default(),
     })
 }
 
@@ -313,12 +316,24 @@ impl ServerControl for Server {
         self.tell(|| Letter::Drain(as_ms(within), parting));
     }
 
+    fn cut_off(&self) {
+        let connections = self.common.connections();
+        if connections > 0 {
+            warn!(connections, "the time to drain is over: cut off");
+        }
+        self.tell(|| Letter::CutOff);
+    }
+
     fn drained(&self) -> bool {
         self.common.connections() == 0 && self.common.have_apps_stopped()
     }
 
     fn status(&self) -> serde_json::Value {
         self.report.status()
+    }
+
+    fn pulse(&self) -> Option<Stuck> {
+        self.watch.look(self.common.pulses.iter().map(Arc::as_ref))
     }
 
     fn dump(&self, wanted: Wanted, to: OwnedFd) {

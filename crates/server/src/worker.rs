@@ -34,6 +34,7 @@ use veche_worker::{TurnLimits, TurnState};
 
 use crate::apps::Here;
 use crate::common::Common;
+use crate::pulse::{Pulse, Step};
 use crate::sealing::Doors;
 use clock::{Clock, clock_now};
 use completions::Completions;
@@ -81,6 +82,8 @@ struct Rest<A: Host> {
     completions: Arc<Completions>,
     /// Connections that have ended in this turn and still count.
     closed: usize,
+    /// What the control thread sees of the turn.
+    pulse: Arc<Pulse>,
     /// When this turn's first event came.
     began: Option<Instant>,
     /// How many have come in it.
@@ -101,6 +104,7 @@ impl<D: Driver, A: Host> Worker<D, A> {
         let completions = Completions::new(driver.waker());
         shared.desk = Arc::clone(&completions) as _;
         shared.set_context_budget(&common.contexts);
+        let pulse = Arc::clone(&common.pulses[usize::from(shared.hub.worker().0)]);
         let rest = Rest {
             worker: veche_worker::Worker::new(shared, TurnLimits::default()),
             mailbox,
@@ -116,6 +120,7 @@ impl<D: Driver, A: Host> Worker<D, A> {
             decider: None,
             completions,
             closed: 0,
+            pulse,
             began: None,
             events: 0,
             clock: Clock::default(),
@@ -172,6 +177,7 @@ impl<D: Driver, A: Host> Worker<D, A> {
         rest.look_at_memory(driver.now_ms());
         rest.after_events(driver);
         rest.turned(began.elapsed());
+        rest.pulse.rest();
         Ok(())
     }
 
@@ -226,7 +232,10 @@ impl<A: Host> Rest<A> {
 
     fn event<D: Driver>(&mut self, driver: &mut D, event: Event<'_>) {
         // The wait is over with the first.
-        self.began.get_or_insert_with(clock_now);
+        if self.began.is_none() {
+            self.began = Some(clock_now());
+            self.pulse.set(Step::Events);
+        }
         self.events += 1;
         if self.worker.shared().now.mono_ms != driver.now_ms() {
             self.worker.set_now(self.clock.at(driver.now_ms()));
@@ -305,21 +314,26 @@ impl<A: Host> Rest<A> {
 
     /// What follows the turn's events; [`veche_worker::Worker`] says why in this order.
     fn after_events<D: Driver>(&mut self, driver: &mut D) {
+        self.pulse.set(Step::Messages);
         self.go_on_shaking(driver);
         self.take_mail(driver);
         self.hear_history();
         self.take_completions();
+        self.pulse.set(Step::Remainder);
         self.worker.finish_turn();
+        self.pulse.set(Step::Requests);
         self.dial(driver);
         self.perform_requests();
         self.write_history();
         self.note_events();
+        self.pulse.set(Step::Logs);
         self.log();
         self.write_journal();
         // Not before: when the last is counted out the process may end, and their lines should be written.
         for _ in 0..std::mem::take(&mut self.closed) {
             self.common.connection_closed();
         }
+        self.pulse.set(Step::Sending);
         self.command_transports(driver);
         self.flush(driver);
         self.post();

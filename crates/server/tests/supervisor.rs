@@ -9,10 +9,14 @@ mod support;
 
 #[path = "supervisor/ask.rs"]
 mod ask;
+#[path = "supervisor/hang.rs"]
+mod hang;
 #[path = "supervisor/logs.rs"]
 mod logs;
 #[path = "supervisor/notify.rs"]
 mod notify;
+#[path = "supervisor/orphans.rs"]
+mod orphans;
 #[path = "supervisor/secrets.rs"]
 mod secrets;
 #[path = "supervisor/upgrade.rs"]

@@ -55,6 +55,15 @@ impl<A: AppHost, T> Worker<A, T> {
         });
     }
 
+    /// The time of the drain is over: connections that are left are aborted.
+    pub fn handle_drain_over(&mut self) {
+        for index in 0..self.slab.end() {
+            if let Some(id) = self.slab.id_at(index) {
+                self.handle_failed(id, "the server has stopped");
+            }
+        }
+    }
+
     /// The applications of all workers have stopped.
     pub fn handle_apps_stopped(&mut self) {
         let now_ms = self.shared.now.mono_ms;

@@ -272,6 +272,7 @@ fn the_defaults() {
         ping_interval: Some(Duration::from_secs(25)),
         pong_timeout: Duration::from_secs(10),
         drain_time: Duration::from_secs(10),
+        watchdog_timeout: Some(Duration::from_secs(30)),
         outbox_bytes: 256 << 10,
         history_bytes: 256 << 20,
         body_bytes_max: 1 << 20,

@@ -524,6 +524,8 @@ pub(crate) struct Limits {
     pub(crate) pong_timeout: Duration,
     /// Zero: close at once.
     pub(crate) drain_time: Duration,
+    /// Within it each worker has to finish its turn.
+    pub(crate) watchdog_timeout: Option<Duration>,
     pub(crate) outbox_bytes: u64,
     /// Of all channels together.
     pub(crate) history_bytes: u64,

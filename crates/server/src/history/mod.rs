@@ -22,9 +22,9 @@ use crate::process::now;
 pub(crate) use records::batch_of;
 pub(crate) use records::records_of;
 
-/// How long the folder may still be another's who is about to end: a process that is gone may have left a copy of its
-/// lock with one that was just being started.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// How long another process that is about to end may keep the folder: one whose supervisor was killed drains for two
+/// seconds, and one that is gone may have left a copy of its lock with a process that was just being started.
+const LOCK_WAIT: Duration = Duration::from_secs(4);
 const LOCK_LOOK: Duration = Duration::from_millis(20);
 
 /// So often somebody looks how the archive is.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::as_ms;
 use crate::dump::Wanted;
+use crate::pulse::Stuck;
 
 /// Version of this conversation: said by both sides in their first message.
 pub(crate) const VERSION: u32 = 1;
@@ -29,6 +30,9 @@ pub(crate) enum ToServer {
         id: u64,
         /// The file's text as the supervisor read it.
         text: String,
+        /// It is refused from then on, in milliseconds of the monotonic clock, which both processes read.
+        #[serde(default)]
+        until_ms: Option<u64>,
     },
     /// Under `veche dev`: a new config was refused.
     Refused {
@@ -50,6 +54,8 @@ pub(crate) enum ToServer {
         /// Comes back in the answer.
         id: u64,
     },
+    /// Asks whether the workers still turn. Answered by `Pulse`.
+    Pulse,
     /// Write the rows of a table to the descriptor that travels ahead.
     Dump(Wanted),
 }
@@ -128,5 +134,10 @@ pub(crate) enum ToSupervisor {
         id: u64,
         /// Figures; the supervisor passes them on without looking.
         report: serde_json::Value,
+    },
+    /// Answer to `Pulse`.
+    Pulse {
+        /// The worker that has been in one turn for the most questions, if one has.
+        stuck: Option<Stuck>,
     },
 }

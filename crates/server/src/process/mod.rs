@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::Shutdown;
+use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{error, info, warn};
 use veche_files::make_folder;
@@ -33,6 +34,7 @@ use self::message::{ToServer, ToSupervisor, VERSION};
 use self::signals::Signals;
 use crate::config::{Config, as_ms};
 use crate::dump::Wanted;
+use crate::pulse::Stuck;
 use crate::sandbox::Confined;
 use crate::{acme, logging, memory, sandbox};
 
@@ -40,6 +42,13 @@ use crate::{acme, logging, memory, sandbox};
 const START_WAIT: Duration = Duration::from_secs(10);
 /// How often a draining server is asked whether it is done.
 const DRAINED_EVERY: Duration = Duration::from_millis(20);
+
+/// What connections that outlast the drain have to be cut off; the supervisor's grace is longer.
+const CUT_OFF_WAIT: Duration = Duration::from_millis(250);
+
+/// The longest drain of a process whose supervisor is gone: another one may be about to start, and needs the folder of
+/// history.
+const ORPHAN_DRAIN: Duration = Duration::from_secs(2);
 
 /// What the server is started with.
 #[derive(Debug)]
@@ -71,8 +80,12 @@ pub(crate) trait ServerControl {
     /// Take no more connections, close those that are, spread over the time, and end by then what is left. May come
     /// again with a shorter time.
     fn drain(&self, within: Duration, parting: Parting);
+    /// The time to drain is over: ends connections that are left as they are, with what there is to log of them.
+    fn cut_off(&self);
     /// Whether a drain has come to its end: no connection is left, and applications have stopped.
     fn drained(&self) -> bool;
+    /// Looks whether the workers still turn. Returns the one that has been in the same turn for the most looks, if one has.
+    fn pulse(&self) -> Option<Stuck>;
     /// Figures for `veche status`: an object.
     fn status(&self) -> serde_json::Value;
     /// Begins to write the rows of a table to a descriptor, by a thread of its own.
@@ -117,6 +130,8 @@ struct Process {
     dev: bool,
     /// By when a drain ends, if one has begun.
     drain_ends: Option<Instant>,
+    /// Connections that outlasted the drain were told to be cut off.
+    has_cut_off: bool,
     /// Duplicates of the listening sockets.
     listening: Vec<OwnedFd>,
 }
@@ -203,6 +218,7 @@ impl Prepared {
             logs: self.logs,
             dev: self.dev,
             drain_ends: None,
+            has_cut_off: false,
             listening: self.listening,
         };
         (process, self.listeners)
@@ -270,13 +286,17 @@ impl Process {
 
     fn is_done(&self, control: &impl ServerControl) -> bool {
         self.drain_ends
-            .is_some_and(|end| control.drained() || now() >= end)
+            .is_some_and(|end| control.drained() || now() >= end + CUT_OFF_WAIT)
     }
 
     /// Waits for something to do, and does it.
     fn turn(&mut self, control: &impl ServerControl) -> io::Result<()> {
         let look_at = control.look_around();
         let look_in = look_at.map(|at| at.saturating_duration_since(now()));
+        if self.drain_ends.is_some_and(|end| now() >= end) && !self.has_cut_off {
+            self.has_cut_off = true;
+            control.cut_off();
+        }
         let drained = self.drain_ends.map(|_| DRAINED_EVERY);
         let timeout = drained.into_iter().chain(look_in).min();
         let readable = wait(&self.link, &self.signals, timeout)?;
@@ -309,8 +329,9 @@ impl Process {
         }
         if self.link.has_ended() {
             if self.drain_ends.is_none() {
-                error!("the supervisor is gone: draining");
-                self.drain(control, self.config.limits.drain_time, Parting::Stopping);
+                let within = self.config.limits.drain_time.min(ORPHAN_DRAIN);
+                error!(?within, "the supervisor is gone: draining");
+                self.drain(control, within, Parting::Stopping);
             }
             // Nobody would take what queues there, and another supervisor may want the addresses at once.
             for socket in self.listening.drain(..) {
@@ -324,8 +345,11 @@ impl Process {
     fn obey(&mut self, control: &impl ServerControl, message: ToServer) {
         match message {
             ToServer::Start(_) => warn!("the supervisor said `start` twice"),
-            ToServer::Reload { id, text } => {
-                let error = self.reload(control, &text).err();
+            ToServer::Reload { id, text, until_ms } => {
+                let error = match until_ms.is_some_and(|until_ms| monotonic_ms() >= until_ms) {
+                    true => Some("its time was over before it was read".to_owned()),
+                    false => self.reload(control, &text).err(),
+                };
                 self.say(&ToSupervisor::Reloaded { id, error });
             }
             ToServer::Refused { why } => control.refused(&why),
@@ -344,6 +368,10 @@ impl Process {
             ToServer::Status { id } => {
                 let report = control.status();
                 self.say(&ToSupervisor::Status { id, report });
+            }
+            ToServer::Pulse => {
+                let stuck = control.pulse();
+                self.say(&ToSupervisor::Pulse { stuck });
             }
             ToServer::Dump(wanted) => {
                 let to = self
@@ -383,6 +411,7 @@ impl Process {
     }
 
     fn drain(&mut self, control: &impl ServerControl, within: Duration, parting: Parting) {
+        self.has_cut_off = false;
         self.drain_ends = Some(now() + within);
         control.drain(within, parting);
     }
@@ -504,6 +533,13 @@ pub(crate) fn poll_once(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io
 )]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// Milliseconds of the clock that [`now`] reads, which is the same in all processes of a machine.
+pub(crate) fn monotonic_ms() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    // Never negative.
+    now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
 }
 
 /// Monotonic milliseconds, from when it was made.

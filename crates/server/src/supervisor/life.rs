@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
+use super::revival::served;
 use super::server::{RESTORED_WAIT, SELF, Server};
+use super::watchdog::Watchdog;
 use super::{ServeError, Supervisor};
 use crate::process::message::{Start, ToSupervisor, VERSION};
 use crate::process::now;
@@ -70,6 +72,7 @@ impl Supervisor {
                     return;
                 };
                 server.is_ready = true;
+                server.ready_at = Some(now());
                 self.was_ready = true;
                 self.notifier.ready();
                 let took = now() - server.started;
@@ -79,6 +82,7 @@ impl Supervisor {
                     "ready in {} ms",
                     took.as_millis()
                 );
+                self.begin_watch();
             }
             ToSupervisor::Failed { error } => {
                 error!(%error, "the server process can't start");
@@ -88,6 +92,7 @@ impl Supervisor {
             }
             ToSupervisor::Reloaded { id, error } => self.reloaded(id, error),
             ToSupervisor::Status { id, report } => self.answer_status(id, Ok(report)),
+            ToSupervisor::Pulse { stuck } => self.take_pulse(stuck),
         }
     }
 
@@ -95,7 +100,7 @@ impl Supervisor {
         let Some(server) = &mut self.server else {
             return Ok(());
         };
-        let Some(how) = server.reap()? else {
+        let Some(mut how) = server.reap()? else {
             return Ok(());
         };
         // Its last words may have come since.
@@ -103,6 +108,10 @@ impl Supervisor {
         let Some(server) = self.server.take() else {
             return Ok(());
         };
+        if let Some(why) = &server.hung {
+            how = format!("{how}, because {why}");
+        }
+        self.watchdog = Watchdog::default();
         let (pid, lived) = (server.pid(), now() - server.started);
         self.last_exit = Some(LastExit {
             how: how.clone(),
@@ -118,11 +127,13 @@ impl Supervisor {
         if let Some(failure) = server.failure.filter(|_| !self.was_ready) {
             return Err(ServeError::Server(failure));
         }
-        let wait = self.revival.wait_after(lived);
+        let served = served(server.ready_at, now());
+        let wait = self.revival.wait_after(served);
         error!(
             pid,
             how,
             ?lived,
+            ?served,
             ?wait,
             "the server process died: starting another"
         );

@@ -15,6 +15,7 @@ mod handover;
 mod life;
 mod listening;
 mod notify;
+mod orphans;
 mod reload;
 pub(crate) mod request;
 mod revival;
@@ -23,6 +24,7 @@ mod status;
 mod stopping;
 pub(crate) mod unsupervised;
 mod upgrade;
+mod watchdog;
 
 use std::io;
 use std::path::PathBuf;
@@ -47,6 +49,7 @@ use self::server::Server;
 use self::status::PendingStatus;
 use self::stopping::Stopping;
 use self::upgrade::{Change, Retiring, Upgrade};
+use self::watchdog::Watchdog;
 use crate::account::{Account, AccountError};
 use crate::config::{Config, Report};
 use crate::descriptors::{self, Raised};
@@ -202,6 +205,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         starts,
         upgrades,
         retiring: retiring.collect(),
+        watchdog: Watchdog::begin(now()),
         ..Supervisor::new(common)
     };
     supervisor.supervise()
@@ -262,6 +266,7 @@ struct Supervisor {
     ended: Option<Ended>,
     /// For questions to the server process.
     next_id: u64,
+    watchdog: Watchdog,
     reloads: Vec<PendingReload>,
     statuses: Vec<PendingStatus>,
 }
@@ -311,6 +316,7 @@ impl Supervisor {
             stopping: None,
             ended: None,
             next_id: 0,
+            watchdog: Watchdog::default(),
             reloads: Vec::new(),
             statuses: Vec::new(),
         }
@@ -357,13 +363,14 @@ impl Supervisor {
             self.revive_at,
             self.stopping.as_ref().and_then(Stopping::deadline),
             self.server.as_ref().and_then(Server::deadline),
-            self.reloads.iter().map(|r| r.deadline).min(),
+            self.reloads.iter().filter_map(|r| r.deadline).min(),
             self.statuses.iter().map(|s| s.deadline).min(),
             self.clients.deadline(),
             self.upgrade.as_ref().map(Upgrade::deadline),
             self.change.as_ref().map(|change| change.at),
             self.retiring.iter().filter_map(Retiring::deadline).min(),
-            self.notifier.deadline(),
+            self.notifier.deadline().filter(|_| !self.watchdog.is_hung),
+            self.watchdog.deadline(),
         ];
         let timeout = deadline.into_iter().flatten().min().map(|deadline| {
             // Rounded up: waking just before a deadline would spin until it.
@@ -409,7 +416,8 @@ impl Supervisor {
                 info!("SIGUSR2: upgrading");
                 self.begin_upgrade(None);
             }
-            // Its work is done by waking: `reap_server` looks every turn.
+            // `reap_server` looks every turn.
+            SIGCHLD => self.reap_orphans(),
             _ => {}
         }
     }
@@ -443,7 +451,11 @@ impl Supervisor {
         self.expire_upgrade(now);
         self.expire_questions(now);
         self.clients.expire(now);
-        self.notifier.tick(now);
+        self.watch(now);
+        // A server process that hangs and can't be killed either is the service manager's to end.
+        if !self.watchdog.is_hung {
+            self.notifier.tick(now);
+        }
     }
 
     fn take_id(&mut self) -> u64 {

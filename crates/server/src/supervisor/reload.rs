@@ -1,7 +1,9 @@
 //! Loading the config anew: checked here first, then put in force by the server process, or refused.
 //!
 //! The file is read once. The server process gets the very text that was checked, so that both sides have the
-//! same config whatever happens to the file meanwhile; it is in force here when the server process says so.
+//! same config whatever happens to the file meanwhile; it is in force here when the server process says so. One that
+//! the server process reads too late is refused there; one that it has begun in time and answers late is in force on both
+//! sides, and the log says so.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,13 +14,13 @@ use tracing::{error, info, warn};
 
 use super::Supervisor;
 use crate::account::Account;
-use crate::config::{self, Config, Report};
+use crate::config::{self, Config, Report, as_ms};
 use crate::dev::PROCESS_REFUSED;
 use crate::logging::{self, Output};
 use crate::process::message::ToServer;
-use crate::process::now;
+use crate::process::{monotonic_ms, now};
 
-/// How long the server process may take to put a config in force.
+/// Within this time the server process has to begin to put a config in force; a client waits no longer for the answer.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);
 
 /// A config and the text that it was read from.
@@ -49,9 +51,10 @@ pub(super) struct PendingReload {
     output: Output,
     changed: Vec<String>,
     kept: Vec<String>,
-    /// Who asked on the control socket.
+    /// The client of the control socket that waits for the outcome.
     client: Option<u64>,
-    pub(super) deadline: Instant,
+    /// When it is given up; `None` once it is.
+    pub(super) deadline: Option<Instant>,
 }
 
 pub(super) fn log_warnings(config: &Config) {
@@ -108,7 +111,8 @@ impl Supervisor {
             config,
             text: read.text,
         };
-        let deadline = now() + RELOAD_WAIT;
+        let deadline = Some(now() + RELOAD_WAIT);
+        let until_ms = Some(monotonic_ms() + as_ms(RELOAD_WAIT));
         let text = loaded.text.clone();
         let pending = PendingReload {
             id,
@@ -125,7 +129,7 @@ impl Supervisor {
             return Ok(());
         };
         server
-            .say(&ToServer::Reload { id, text })
+            .say(&ToServer::Reload { id, text, until_ms })
             .map_err(|error| format!("the server process can't be told: {error}"))?;
         self.reloads.push(pending);
         Ok(())
@@ -134,12 +138,20 @@ impl Supervisor {
     /// The server process's answer.
     pub(super) fn reloaded(&mut self, id: u64, error: Option<String>) {
         let Some(place) = self.reloads.iter().position(|reload| reload.id == id) else {
-            // Its time was over; what is in force there is in doubt, which was logged then.
             return;
         };
         let pending = self.reloads.remove(place);
+        let is_late = pending.deadline.is_none();
         match error {
-            None => self.put_in_force(pending),
+            None => {
+                if is_late {
+                    warn!("a config that was given up is in force: the server process was slow");
+                }
+                self.put_in_force(pending);
+            }
+            Some(error) if is_late => {
+                info!("the config that was given up is not in force: {error}")
+            }
             Some(error) => self.refuse(pending.client, format!("{PROCESS_REFUSED}{error}")),
         }
     }
@@ -166,6 +178,7 @@ impl Supervisor {
             warn!("{name}: takes a restart, the old value stays until then");
         }
         self.current = loaded;
+        self.watchdog.config_changed(now());
         self.tell(
             client,
             Ok(json!({"changed": changed, "needs_restart": kept, "warnings": warnings})),
@@ -208,14 +221,18 @@ impl Supervisor {
     }
 
     pub(super) fn expire_reloads(&mut self, now: Instant) {
-        while let Some(place) = self
-            .reloads
-            .iter()
-            .position(|reload| now >= reload.deadline)
-        {
-            let pending = self.reloads.remove(place);
-            let why = format!("the server process gave no answer within {RELOAD_WAIT:?}");
-            self.refuse(pending.client, why);
+        let is_over =
+            |pending: &&mut PendingReload| pending.deadline.is_some_and(|deadline| now >= deadline);
+        let mut clients = Vec::new();
+        for pending in self.reloads.iter_mut().filter(is_over) {
+            pending.deadline = None;
+            clients.push(pending.client.take());
+        }
+        for client in clients {
+            let why = format!(
+                "the server process has not answered within {RELOAD_WAIT:?}; the log says if it comes into force all the same"
+            );
+            self.refuse(client, why);
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Pure: lifetimes in, waits out.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// A process that lived less died young: something at its start kills it, and starting it again at once
+/// A process that served for less time died young: something at its start kills it, and starting it again at once
 /// would only burn a core.
 pub(crate) const YOUNG: Duration = Duration::from_secs(5);
 /// The wait after the first young death.
@@ -18,10 +18,16 @@ pub(crate) struct Revival {
     young_deaths: u32,
 }
 
+/// How long a process has served, which begins when it is ready: a start that takes long is no life, or one that dies
+/// whenever it has got ready would be started at once for ever.
+pub(crate) fn served(ready_at: Option<Instant>, now: Instant) -> Duration {
+    ready_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
+}
+
 impl Revival {
-    /// How long to wait before the next start, after a process that lived for `lived`.
-    pub(crate) fn wait_after(&mut self, lived: Duration) -> Duration {
-        if lived >= YOUNG {
+    /// How long to wait before the next start, after a process that served for this time once it was ready.
+    pub(crate) fn wait_after(&mut self, served: Duration) -> Duration {
+        if served >= YOUNG {
             self.young_deaths = 0;
             return Duration::ZERO;
         }
@@ -36,6 +42,15 @@ impl Revival {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_start_is_no_life() {
+        let now = crate::process::now();
+        let minute = Duration::from_secs(60);
+        assert_eq!(served(None, now + minute), Duration::ZERO);
+        assert_eq!(served(Some(now + minute), now + minute), Duration::ZERO);
+        assert_eq!(served(Some(now), now + minute), minute);
+    }
 
     #[test]
     fn only_young_deaths_wait_longer_and_longer() {

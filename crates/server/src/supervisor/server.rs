@@ -50,6 +50,10 @@ pub(crate) struct Server {
     pub(crate) patience: Duration,
     /// It said so: every worker accepts.
     pub(crate) is_ready: bool,
+    /// When it said so.
+    pub(crate) ready_at: Option<Instant>,
+    /// Why it is killed, if it hangs.
+    pub(crate) hung: Option<String>,
     /// What it gave as the reason why it can't start.
     pub(crate) failure: Option<String>,
     /// How, once it is reaped: its number may be another's by now.
@@ -85,6 +89,8 @@ impl Server {
             started: now(),
             patience: READY_WAIT,
             is_ready: false,
+            ready_at: None,
+            hung: None,
             failure: None,
             ended: None,
         })
@@ -98,6 +104,8 @@ impl Server {
             started,
             patience: READY_WAIT,
             is_ready: true,
+            ready_at: Some(started),
+            hung: None,
             failure: None,
             ended: None,
         }

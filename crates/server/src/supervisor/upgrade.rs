@@ -71,6 +71,11 @@ impl Upgrade {
         &mut self.candidate
     }
 
+    /// The process that rehearses the change of the supervisor, if one does.
+    pub(super) fn rehearsal_pid(&self) -> Option<u32> {
+        self.rehearsal.as_ref().map(Child::id)
+    }
+
     /// When it has failed by taking too long.
     pub(super) fn deadline(&self) -> Instant {
         self.candidate.started + READY_WAIT
@@ -229,7 +234,7 @@ impl Supervisor {
                         self.rehearse_change();
                     }
                 }
-                ToSupervisor::Reloaded { .. } => {}
+                ToSupervisor::Reloaded { .. } | ToSupervisor::Pulse { .. } => {}
             }
         }
     }
@@ -248,6 +253,7 @@ impl Supervisor {
             return;
         };
         upgrade.candidate.is_ready = true;
+        upgrade.candidate.ready_at = Some(now());
         upgrade.program = program;
         upgrade.question = Some(id);
         if let Err(error) = upgrade.candidate.say(&ToServer::Status { id }) {
@@ -311,6 +317,7 @@ impl Supervisor {
                 .push(Retiring::new(old, now() + drain_time + DRAIN_GRACE));
             pid
         });
+        self.begin_watch();
         info!(old_pid, new_pid, program, within = ?drain_time, "upgrade: the new server process serves, the old one drains");
         if let Some(client) = upgrade.client {
             let answer = json!({

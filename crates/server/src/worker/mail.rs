@@ -22,6 +22,8 @@ pub(crate) enum Letter<M = AppMail> {
     Doors(Doors),
     /// Close everything, spread over so many milliseconds, for that reason.
     Drain(u64, Parting),
+    /// The time to drain is over.
+    CutOff,
 }
 
 impl<A: Host> Rest<A> {
@@ -42,6 +44,7 @@ impl<A: Host> Rest<A> {
                 Letter::Drain(within_ms, parting) => {
                     self.start_draining(driver, within_ms, parting)
                 }
+                Letter::CutOff => self.worker.handle_drain_over(),
             }
         }
     }

@@ -177,3 +177,27 @@ fn a_sample_is_a_part_of_them() {
     until("a sample", || written() > 50);
     assert!(written() < 150, "{}", written());
 }
+
+/// Clients that do not answer the close are cut off at the end of the drain, and logged like all others.
+#[test]
+fn an_orderly_stop_leaves_a_line_of_each_session() {
+    const SESSIONS: usize = 40;
+    on_all(|setup| {
+        let options = Options {
+            routes: FORMAT,
+            limits: "drain_time = \"300ms\"",
+            ..Options::default()
+        };
+        let mut server = Server::with(setup, &options);
+        let sessions: Vec<_> = (0..SESSIONS)
+            .map(|_| Socket::open(server.public, "/ws?user=ann"))
+            .collect();
+        server.await_connections(SESSIONS as u64);
+        server.signal(Signal::TERM);
+        assert_eq!(server.exit_code(), Some(0));
+        let log = fs::read_to_string(file(&server)).expect("an access log");
+        let lines = log.lines().filter(|line| line.contains("/ws")).count();
+        assert_eq!(lines, SESSIONS, "{log}");
+        drop(sessions);
+    });
+}

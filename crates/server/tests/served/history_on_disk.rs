@@ -15,7 +15,7 @@ use crate::support::http::Http;
 use crate::support::metrics::Metrics;
 use crate::support::server::KEY_HEADER;
 use crate::support::{
-    Lines, Options, Seen, Server, Setup, USUAL, call, now, on_all, process, until,
+    Lines, Options, Seen, Server, Setup, Socket, USUAL, call, now, on_all, process, until,
 };
 
 const ROUTES: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
@@ -228,6 +228,24 @@ fn a_folder_has_one_server() {
     let error = answer["error"].to_string();
     assert!(error.contains("[history] path"), "{error}");
     assert_eq!(publish(&server, "chat:1", &json!(1))["offset"], 1);
+}
+
+/// A server process whose supervisor was killed keeps the folder for a moment only, however long it may drain.
+#[test]
+fn another_start_soon_has_the_folder_of_an_orphan() {
+    let options = Options {
+        routes: ROUTES,
+        limits: "drain_time = \"30s\"",
+        ..Options::default()
+    };
+    let mut server = Server::prepared(USUAL, &options, |_| {});
+    assert_eq!(publish(&server, "chat:1", &json!(1))["offset"], 1);
+    // Clients that do not go keep the drain going.
+    let stays = Socket::open(server.public, "/ws?user=ann");
+    server.kill_supervisor();
+    server.start_again(&options);
+    assert_eq!(publish(&server, "chat:1", &json!(2))["offset"], 2);
+    drop(stays);
 }
 
 #[test]

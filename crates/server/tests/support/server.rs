@@ -119,6 +119,13 @@ impl Server {
         assert_eq!(self.exit_code(), Some(0), "{}", self.log());
     }
 
+    /// SIGKILL to the supervisor alone: its server process drains.
+    pub(crate) fn kill_supervisor(&mut self) {
+        let mut child = self.child.take().expect("started");
+        child.kill().expect("ours");
+        child.wait().expect("killed");
+    }
+
     /// The next start has so many.
     pub(crate) fn set_workers(&mut self, workers: usize) {
         self.setup.workers = workers;

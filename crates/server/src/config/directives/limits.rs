@@ -137,6 +137,16 @@ pub(super) static LIMITS: &[Directive] = &[
         "When the server stops, WebSockets are closed with 1001 evenly over so long, so that their clients don't all come back in the same instant; then it ends. Apps and services are told first (`stop`): connections begin to be closed when all have done what they do then, at the latest after a quarter of the time. `0`: all at once.",
     ),
     row(
+        "watchdog_timeout",
+        Kind::Duration {
+            min: seconds(1),
+            max: HOUR,
+            off: true,
+        },
+        "\"30s\"",
+        "A server process that does not answer its supervisor for so long, or one of whose workers is in the same turn all that time, is logged with the step that the worker is in, killed and replaced; its connections end. Only time in which the supervisor runs too counts. `\"off\"` or `0`: never, for work under a debugger.",
+    ),
+    row(
         "outbox_bytes",
         Kind::Size {
             min: 1 << 10,
