@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::announcements::Announcements;
 use crate::channel::{Channels, Home};
 use crate::happenings::Happenings;
+use crate::holds::Holds;
 use crate::pending::Log;
 use crate::position::Epochs;
 use crate::presence::Presence;
@@ -32,6 +33,7 @@ pub struct Hub {
     /// Channels with a queue, in the order of their turns.
     pub(crate) busy: VecDeque<u32>,
     pub(crate) stalled: Stalled,
+    pub(crate) holds: Holds,
     /// As home: what a log has to have first, if there is one.
     pub(crate) log: Option<Box<Log>>,
     pub(crate) now: Now,
@@ -110,6 +112,7 @@ impl Hub {
             subscriptions: Subscriptions::new(),
             busy: VecDeque::new(),
             stalled: Stalled::new(workers),
+            holds: Holds::new(workers),
             log: None,
             now: Now::default(),
             namespaces: Arc::default(),
@@ -215,6 +218,7 @@ impl Hub {
                 channel,
                 instruction,
             } => self.carry_out(&channel, &instruction, outlet),
+            Mail::LogFull { is_full } => self.holds.set(from, is_full),
         }
     }
 

@@ -41,6 +41,7 @@ mod connected;
 mod few;
 mod happenings;
 mod history;
+mod holds;
 mod hub;
 mod id;
 mod instruction;

@@ -136,6 +136,11 @@ pub enum Mail {
         /// What.
         instruction: Arc<Instruction>,
     },
+    /// From a home: whether its log takes no more publications that are to be kept.
+    LogFull {
+        /// Until it says otherwise.
+        is_full: bool,
+    },
 }
 
 impl Mail {
@@ -151,7 +156,8 @@ impl Mail {
             | Self::List { .. }
             | Self::Answer { .. }
             | Self::InstructAll { .. }
-            | Self::Instruct { .. } => Class::Control,
+            | Self::Instruct { .. }
+            | Self::LogFull { .. } => Class::Control,
         }
     }
 }

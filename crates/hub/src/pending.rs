@@ -110,6 +110,11 @@ impl Hub {
         self.retry_stalled(outlet);
     }
 
+    /// Whether the log takes no more.
+    pub(crate) fn is_log_full(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.is_full())
+    }
+
     /// Whether something is durable and waits for room.
     pub(crate) fn has_ready(&self) -> bool {
         self.log.as_ref().is_some_and(|log| !log.ready.is_empty())
@@ -357,6 +362,6 @@ const NO_HISTORY: crate::History = crate::History {
     recovery: crate::Recovery::Missed,
 };
 
-fn remembers(namespaces: &Namespaces, channel: &str) -> bool {
+pub(crate) fn remembers(namespaces: &Namespaces, channel: &str) -> bool {
     namespaces.of(channel).history.is_some()
 }

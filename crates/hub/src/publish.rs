@@ -65,7 +65,7 @@ impl Hub {
         let hash = self.channels.hash(channel.as_str());
         let home = self.home(hash, channel.as_str());
         if home != self.me {
-            if !outlet.has_credit(home, Class::Publish) {
+            if !outlet.has_credit(home, Class::Publish) || self.is_held(home, channel) {
                 return Err(NoCredit);
             }
             let channel = self.channel_name(hash, channel.as_str());
@@ -119,7 +119,7 @@ impl Hub {
         let hash = self.channels.hash(channel);
         let origin = Origin { from, reply };
         let Some(index) = self.entry_to_publish(hash, channel, terms.as_ref()) else {
-            return self.taken(origin, Some(Published::default()), outlet);
+            return self.taken(origin, true, Some(Published::default()), outlet);
         };
         let is_passing = terms.as_ref().is_some_and(|terms| terms.is_passing);
         if let Some(blocked) = self.blocked(index, is_passing, outlet) {
@@ -127,6 +127,7 @@ impl Hub {
                 payload,
                 terms,
                 origin,
+                has_credit: self.hold(index, from, outlet),
             };
             return self.stall(index, blocked, request);
         }
@@ -134,7 +135,7 @@ impl Hub {
         let published = self.order(index, payload, terms.as_ref(), origin, outlet);
         self.channels.release(index);
         self.keep_to_budget();
-        self.taken(origin, published, outlet);
+        self.taken(origin, true, published, outlet);
     }
 
     /// Home: the entry of a channel that is published to; made where a publication to nobody has to
@@ -338,19 +339,20 @@ impl Hub {
         handed
     }
 
-    /// A publication has its place: gives its credit back if it came from another worker, and answers it unless that has
-    /// to wait for the log. What waits there has a bound of its own: with their credits those publications would hold up
+    /// A publication has its place: gives its credit back if it came from another worker and still has it, and answers it
+    /// unless that has to wait for the log. What waits there has a bound of its own: with their credits those publications would hold up
     /// the lane for channels that no log has to do with.
     pub(crate) fn taken(
         &self,
         origin: Origin,
+        has_credit: bool,
         published: Option<Published>,
         outlet: &mut impl Outlet,
     ) {
         if let Some(published) = published {
             self.reply(origin, Answer::Published(published), outlet);
         }
-        if origin.from != self.me {
+        if has_credit && origin.from != self.me {
             outlet.mail_done(origin.from, Class::Publish);
         }
     }

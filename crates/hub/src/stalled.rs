@@ -1,7 +1,8 @@
 //! Publications that their home can't order for now.
 //!
-//! They wait in order of arrival and keep their credits, so there are never more of them than
-//! credits of the lanes they came by, and their sources pause. A stalled publication reserves the
+//! They wait in order of arrival and keep their credits (but for those that wait for the log, see
+//! `holds.rs`), so there are never more of them than credits of the lanes they came by, and their
+//! sources pause. A stalled publication reserves the
 //! lanes that it waits for: nothing that came later takes their next credit, so each is waited for
 //! only by those before it. Lanes that no stalled publication needs go on.
 
@@ -16,6 +17,7 @@ pub(crate) struct Request {
     pub(crate) payload: Payload,
     pub(crate) terms: Option<Arc<PublishOptions>>,
     pub(crate) origin: Origin,
+    pub(crate) has_credit: bool,
 }
 
 struct Mail {
@@ -68,7 +70,7 @@ impl Hub {
     /// One pass over all that are stalled, oldest first.
     pub(crate) fn retry_stalled(&mut self, outlet: &mut impl Outlet) {
         if self.stalled.mails.is_empty() && !self.has_ready() {
-            return;
+            return self.end_hold(outlet);
         }
         self.stalled.reserved.fill(false);
         // They were ordered before.
@@ -90,13 +92,17 @@ impl Hub {
             let Mail { channel, request } = mail;
             let payload = Source::Kept(request.payload);
             let (terms, origin) = (request.terms.as_ref(), request.origin);
+            if !request.has_credit {
+                self.holds.placed(origin.from);
+            }
             let published = self.order(channel, payload, terms, origin, outlet);
             self.channels[channel].waiting -= 1;
             self.channels.release(channel);
             self.keep_to_budget();
-            self.taken(origin, published, outlet);
+            self.taken(origin, request.has_credit, published, outlet);
             self.announcements.look_again();
         }
+        self.end_hold(outlet);
     }
 
     /// A full queue here is emptied by the next sweep and needs no reservation.

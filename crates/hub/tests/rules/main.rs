@@ -10,6 +10,7 @@ mod credit;
 mod fan_out;
 mod happenings;
 mod history;
+mod holds;
 mod log;
 mod namespaces;
 mod publishing;

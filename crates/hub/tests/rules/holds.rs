@@ -1,0 +1,92 @@
+//! Homes whose log takes no more: what other workers send there.
+
+use veche_hub::{Class, Mail, NoCredit, Outcome, WorkerId};
+
+use crate::node::{FAR, NEAR, Node, SOURCE};
+
+/// As in `pending.rs` and `holds.rs`.
+const PENDING_MAX: u32 = 8192;
+const WITHOUT_CREDIT_MAX: usize = 1024;
+
+/// A home among four workers whose log is full, and a channel with history that is at home there.
+fn full() -> (Node, String) {
+    let mut node = Node::home();
+    node.hub.keep_log();
+    let [kept] = node.names("kept");
+    for _ in 0..PENDING_MAX {
+        assert_eq!(node.publish("", &kept), Ok(Outcome::Pending));
+    }
+    assert_eq!(node.publish("", &kept), Err(NoCredit));
+    (node, kept)
+}
+
+/// The workers that were told of the log since the last call, and what.
+fn told(node: &mut Node) -> Vec<(u16, bool)> {
+    let sent = std::mem::take(&mut node.desk.sent);
+    let told = sent.into_iter().filter_map(|(to, mail)| match mail {
+        Mail::LogFull { is_full } => Some((to.0, is_full)),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
+    let (mut node, kept) = full();
+    node.publish_from(SOURCE, "a", &kept);
+    node.publish_from(SOURCE, "b", &kept);
+    assert_eq!(node.hub.counts().stalled, 2);
+    assert_eq!(node.desk.done, [(SOURCE, Class::Publish); 2]);
+    let others = [NEAR, FAR, SOURCE].map(|WorkerId(other)| other);
+    assert_eq!(told(&mut node), others.map(|other| (other, true)));
+    // Of a channel without history nothing is held back.
+    let [chat] = node.names("chat");
+    node.subscribe(0, &chat);
+    node.publish_from(SOURCE, "c", &chat);
+    assert_eq!(node.texts(), ["c"]);
+    assert_eq!(node.desk.done.len(), 3);
+
+    node.write_log();
+    assert_eq!(node.hub.counts().stalled, 0);
+    assert_eq!(told(&mut node), others.map(|other| (other, false)));
+    node.write_log();
+    assert_eq!(node.page(&kept).position.offset, u64::from(PENDING_MAX) + 2);
+    // Not a second time.
+    assert_eq!(node.desk.done.len(), 3);
+    node.publish_from(SOURCE, "d", &kept);
+    assert_eq!(node.desk.done.len(), 4);
+    assert_eq!(told(&mut node), []);
+}
+
+#[test]
+fn stalled_publications_without_credit_are_limited() {
+    let (mut node, kept) = full();
+    for _ in 0..WITHOUT_CREDIT_MAX + 10 {
+        node.publish_from(SOURCE, "a", &kept);
+    }
+    assert_eq!(node.desk.done.len(), WITHOUT_CREDIT_MAX);
+    // Each worker has its own.
+    node.publish_from(FAR, "b", &kept);
+    assert_eq!(node.desk.done.last(), Some(&(FAR, Class::Publish)));
+    node.write_log();
+    assert_eq!(node.hub.counts().stalled, 0);
+    assert_eq!(node.desk.done.len(), WITHOUT_CREDIT_MAX + 11);
+}
+
+#[test]
+fn a_publisher_holds_back_what_a_full_log_would_have_to_keep() {
+    let mut node = Node::home();
+    let far = |namespace: &str| {
+        let mut names = (0..).map(|number| format!("{namespace}:{number}"));
+        let is_far = |name: &String| node.hub.home_of(crate::common::name(name)) == FAR;
+        names.find(is_far).expect("every fourth")
+    };
+    let (kept, chat) = (far("kept"), far("chat"));
+    node.desk.credits[usize::from(FAR.0)] = 9;
+    assert_eq!(node.publish("a", &kept), Ok(Outcome::Pending));
+    node.receive(FAR, Mail::LogFull { is_full: true });
+    assert_eq!(node.publish("b", &kept), Err(NoCredit));
+    assert_eq!(node.publish("b", &chat), Ok(Outcome::Pending));
+    node.receive(FAR, Mail::LogFull { is_full: false });
+    assert_eq!(node.publish("b", &kept), Ok(Outcome::Pending));
+}
