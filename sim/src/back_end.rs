@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Deed, Instruction, Outcome, Page, PayloadKind, PayloadRef, PublishOptions, Published,
-    Query, Question, Ticket, Version,
+    Answer, Outcome, Page, PayloadKind, PayloadRef, PublishOptions, Published, Query, Question,
+    Ticket, Version,
 };
 
 use crate::apps::BACK_END;
-use crate::channels::{self, CHANNELS, Kind};
+use crate::channels::{CHANNELS, Kind};
 use crate::data::{data, number_in_text};
+use crate::disconnect::Disconnect;
 use crate::failure::{Check, promise};
 use crate::ledger::Source;
 use crate::seen::Event;
@@ -26,7 +27,7 @@ const REPEATED_WITHIN_MS: u64 = 60_000;
 #[derive(Default)]
 pub(crate) struct BackEnd {
     /// What it asked, by ticket.
-    asked: Vec<Asked>,
+    pub(crate) asked: Vec<Asked>,
     /// The answers to questions.
     pub(crate) heard: Vec<(usize, Answer)>,
     /// What it published last, by channel, and something from before.
@@ -45,6 +46,8 @@ pub(crate) enum Asked {
     Look(Look),
     /// What is looked at when everything has settled.
     Question,
+    /// Connections of a user that are to end.
+    Disconnect(Disconnect),
 }
 
 #[derive(Clone, Copy)]
@@ -239,25 +242,6 @@ impl World {
         self.question(worker, channel, Asked::Removal, Question::RemoveHistory)
     }
 
-    /// Disconnects a user.
-    pub(crate) fn kick(&mut self, worker: usize, user: u8) -> Check {
-        let user = CHANNELS[channels::own_channel(user.into())].user;
-        let deed = Deed::Disconnect {
-            code: 3503,
-            reason: "go".into(),
-        };
-        let now = self.now();
-        let shared = self.process.workers[worker].shared_mut();
-        shared.set_now(now);
-        let instruction = Instruction::to_all(deed);
-        let user = user.unwrap_or_default();
-        let told = shared
-            .hub
-            .instruct(None, user, instruction, &mut shared.ports);
-        promise!(told.is_ok(), "users can be disconnected", "{told:?}");
-        Ok(())
-    }
-
     /// What the back end asked is answered.
     pub(crate) fn answered(&mut self, Ticket(ticket): Ticket, answer: Answer) -> Check {
         match (self.back_end.asked.get(ticket as usize), answer) {
@@ -271,6 +255,9 @@ impl World {
             }
             (Some(Asked::Question), answer) => self.back_end.heard.push((ticket as usize, answer)),
             (Some(Asked::Removal), Answer::HistoryRemoved(Ok(()))) => {}
+            (Some(Asked::Disconnect(_)), answer) => {
+                self.disconnect_answered(Ticket(ticket), &answer)?
+            }
             (_, answer) => promise!(false, "answers are to what was asked", "{answer:?}"),
         }
         Ok(())

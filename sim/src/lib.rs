@@ -22,6 +22,7 @@ mod data;
 mod decided;
 mod decider;
 mod dialed;
+mod disconnect;
 mod disk;
 mod drain;
 mod driven;

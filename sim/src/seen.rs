@@ -40,8 +40,9 @@ pub(crate) enum Event {
     Slow,
     /// A session was closed since its client says nothing.
     Silent,
-    /// A session was closed by the back end.
+    /// A session was closed by the back end, and that was answered when it was done.
     Kicked,
+    KickAnswered,
     /// A publication could not be taken.
     Refused,
     /// The back end was told that its publication is taken, at once and later.
@@ -117,7 +118,7 @@ pub(crate) enum Event {
 }
 
 /// All of them.
-const EVENTS: [Event; 69] = [
+const EVENTS: [Event; 70] = [
     Event::Connected,
     Event::Heard,
     Event::HeardInBinary,
@@ -140,6 +141,7 @@ const EVENTS: [Event; 69] = [
     Event::Slow,
     Event::Silent,
     Event::Kicked,
+    Event::KickAnswered,
     Event::Refused,
     Event::TakenAtOnce,
     Event::TakenLater,

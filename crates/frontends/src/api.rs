@@ -113,22 +113,24 @@ impl Call {
                 shared.stats.pushes_refused.add(1);
                 CallEnd::Answered(error_body(BAD_REQUEST, &why))
             }
-            Ok(Progress::Unfinished) => CallEnd::Waits(Block::Credit),
-            Ok(Progress::Done) => self.end(),
+            Ok(Some(block)) => CallEnd::Waits(block),
+            Ok(None) => self.end(),
         }
     }
 
+    /// Returns what has to be waited for before it goes on.
     fn begin_to(
         &mut self,
         body: &[u8],
         id: ConnectionId,
         shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
+    ) -> Result<Option<Block>, Unwilling> {
         if self.method == Method::Batch {
             let batch = self.batch.insert(Batch::parse(body)?);
             return Ok(batch.advance(&mut self.backend, id, shared));
         }
-        self.method.carry_out(body, &mut self.backend, id, shared)
+        let progress = self.method.carry_out(body, &mut self.backend, id, shared)?;
+        Ok((progress == Progress::Unfinished).then_some(Block::Credit))
     }
 
     pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> CallEnd {
@@ -136,9 +138,9 @@ impl Call {
             return CallEnd::Waits(Block::Credit);
         }
         if let Some(batch) = &mut self.batch
-            && batch.advance(&mut self.backend, id, shared) == Progress::Unfinished
+            && let Some(block) = batch.advance(&mut self.backend, id, shared)
         {
-            return CallEnd::Waits(Block::Credit);
+            return CallEnd::Waits(block);
         }
         self.end()
     }

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, ConnectionId, Connections, Deed, Instruction, Outcome, Payload,
-    PayloadRef, PublishOptions, Published, Question, Ticket,
+    Answer, ChannelName, ConnectionId, Connections, Deed, Instructed, Instruction, Outcome,
+    Payload, PayloadRef, PublishOptions, Published, Question, Ticket,
 };
 use veche_proto::websocket::MessageKind;
 
@@ -23,7 +23,7 @@ use crate::shared::{NoteLevel, Shared};
 pub use exchange::{
     BAD_REQUEST, METHOD_NOT_FOUND, PERMISSION_DENIED, Shape, UNAUTHORIZED, write_error,
 };
-use exchange::{Content, Exchange, INTERNAL, LIMIT_EXCEEDED};
+use exchange::{Content, Exchange, INTERNAL, LIMIT_EXCEEDED, UNCOUNTED};
 
 /// Most questions of one back end that may wait for their answers; its input waits then.
 pub const EXCHANGES_MAX: usize = 1024;
@@ -163,7 +163,7 @@ impl Backend {
         Ok(result?)
     }
 
-    /// Has something done to a user's connections.
+    /// Has something done to a user's connections. Its answer is complete once all workers concerned have done it.
     pub fn instruct(
         &mut self,
         command: Instructing<'_>,
@@ -190,12 +190,12 @@ impl Backend {
         let outcome = hub.instruct(from, &user.0, instruction, ports);
         let outcome =
             outcome.map_err(|error| BadCommand::new(format!("bad user {:?}: {error}", user.0)))?;
-        let (count, open) = match outcome {
-            Outcome::Done(count) => (count, 0),
-            Outcome::Pending => (0, 1),
+        let (connections, open) = match outcome {
+            Outcome::Done(instructed) => (instructed.connections, instructed.open),
+            Outcome::Pending => (0, UNCOUNTED),
         };
         let content = match is_counted {
-            true => Content::Disconnected(count),
+            true => Content::Disconnected(connections),
             false => Content::Instructed,
         };
         self.owe(None, open, content);
@@ -408,8 +408,18 @@ impl Backend {
                     *place = published;
                 }
             }
-            (Content::Disconnected(all), Answer::Instructed { count }) => *all = count,
-            (Content::Instructed, Answer::Instructed { .. }) => {}
+            (
+                Content::Disconnected(_) | Content::Instructed,
+                Answer::Instructed(Instructed { connections, open }),
+            ) => {
+                if let Content::Disconnected(all) = &mut exchange.content {
+                    *all = connections;
+                }
+                // Some may have settled before this answer came.
+                exchange.open = exchange.open.wrapping_sub(UNCOUNTED).wrapping_add(open);
+                return;
+            }
+            (Content::Disconnected(_) | Content::Instructed, Answer::Settled) => {}
             (Content::Channels(all), Answer::Channels(more)) => all.add(more),
             (Content::Connections(all), Answer::Connections(more)) => all.add(more),
             (Content::UserStatus(status, _), Answer::UserStatus(found)) => *status = Some(found),

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 pub use veche_hub::Now;
 use veche_hub::{
-    Answer, Class, ConnectionId, Deed, Delivery, Hub, Instruction, Mail, Outlet, Ticket, WorkerId,
+    Answer, Caller as ApiCaller, Class, ConnectionId, Deed, Delivery, Hub, Instruction, Mail,
+    Outlet, Ticket, WorkerId,
 };
 use veche_proto::websocket::{Codecs, ContextBudget};
 
@@ -515,6 +516,8 @@ pub struct Ports {
     /// What is to be done to sessions for back ends; the worker calls
     /// [`Connection::instructed`](crate::Connection::instructed).
     pub instructions: Vec<(ConnectionId, Arc<Instruction>)>,
+    /// Instructions whose callers wait; the worker calls [`Hub::settle`] once its sessions have carried them out.
+    pub settling: Vec<(ApiCaller, Arc<Instruction>)>,
     /// Commands for responses of this worker and of others; the worker calls
     /// [`Connection::relayed`](crate::Connection::relayed) where they are.
     pub relays: VecDeque<Relay>,
@@ -552,6 +555,7 @@ impl Ports {
             censuses: Vec::new(),
             kicks: Vec::new(),
             instructions: Vec::new(),
+            settling: Vec::new(),
             relays: VecDeque::new(),
             renewals: Vec::new(),
             app_answers: VecDeque::new(),
@@ -603,6 +607,10 @@ impl Outlet for Ports {
             }
             _ => self.instructions.push((session, Arc::clone(instruction))),
         }
+    }
+
+    fn instructed(&mut self, caller: ApiCaller, instruction: &Arc<Instruction>) {
+        self.settling.push((caller, Arc::clone(instruction)));
     }
 }
 

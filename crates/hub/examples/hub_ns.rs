@@ -8,8 +8,8 @@ use std::time::Instant;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, ConnectionId, Delivery, Hub, Instruction, Mail, Options, Outlet,
-    PayloadKind, PayloadRef, SubscribeOptions, Ticket, WorkerId,
+    Answer, Caller, ChannelName, Class, ConnectionId, Delivery, Hub, Instruction, Mail, Options,
+    Outlet, PayloadKind, PayloadRef, SubscribeOptions, Ticket, WorkerId,
 };
 
 /// Rounds are shorter than a time slice, so on a busy machine most are whole.
@@ -30,6 +30,7 @@ impl Outlet for Sink {
     }
     fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
     fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
+    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
 }
 
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]

@@ -217,7 +217,7 @@ impl Hub {
 mod tests {
     use super::*;
     use crate::{
-        Answer, ChannelName, Class, ConnectionId, Delivery, Instruction, Mail, Namespace,
+        Answer, Caller, ChannelName, Class, ConnectionId, Delivery, Instruction, Mail, Namespace,
         Namespaces, Now, Options, Outlet, SubscribeOptions, Ticket, WorkerId,
     };
 
@@ -232,6 +232,7 @@ mod tests {
         fn deliver(&mut self, _: ConnectionId, _: &mut Delivery<'_>) {}
         fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
         fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
+        fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
     }
 
     fn hub() -> Hub {

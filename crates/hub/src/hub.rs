@@ -3,7 +3,7 @@
 //! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for
 //! lack of credit in `stalled.rs`, what waits until it is on disk in `log.rs`, fan-out in `sweep.rs`, what channels
 //! remember in `history.rs`, who is there in `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users in
-//! `user.rs`.
+//! `user.rs`, when that is done in `settling.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,9 @@ use crate::stalled::Stalled;
 use crate::streams::Streams;
 use crate::subscription::Subscriptions;
 use crate::user::Gone;
-use crate::{Answer, ChannelName, Encodings, Mail, Namespaces, Now, Options, Outlet, WorkerId};
+use crate::{
+    Answer, Caller, ChannelName, Encodings, Mail, Namespaces, Now, Options, Outlet, WorkerId,
+};
 
 /// One worker's hub.
 pub struct Hub {
@@ -203,9 +205,14 @@ impl Hub {
                 instruction,
                 reply,
             } => {
-                let count = self.pass_on(&channel, &instruction, outlet);
+                let caller = reply.map(|(session, ticket)| Caller {
+                    worker: from,
+                    session,
+                    ticket,
+                });
+                let instructed = self.pass_on(&channel, &instruction, caller, outlet);
                 if let Some((session, ticket)) = reply {
-                    let answer = Answer::Instructed { count };
+                    let answer = Answer::Instructed(instructed);
                     let mail = Mail::Answer {
                         session,
                         ticket,
@@ -217,7 +224,9 @@ impl Hub {
             Mail::Instruct {
                 channel,
                 instruction,
-            } => self.carry_out(&channel, &instruction, outlet),
+                caller,
+            } => self.begin_instruction(&channel, &instruction, caller, outlet),
+            Mail::Settle { caller } => self.settled(caller, outlet),
             Mail::LogFull { is_full } => self.holds.set(from, is_full),
         }
     }

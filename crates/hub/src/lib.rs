@@ -14,6 +14,7 @@
 //!
 //! * *commands*: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`], [`Hub::publish`],
 //!   [`Hub::instruct`]: a session or the back end asks.
+//! * behind sessions that have been told something: [`Hub::settle`].
 //! * *handle*: [`Hub::receive`] for each mail, [`Hub::credit_returned`] once after a batch of
 //!   returned credits.
 //! * before all of them: [`Hub::set_now`]; about once a second [`Hub::look_after`].
@@ -31,6 +32,8 @@
 //!   whoever comes back gets exactly what he has missed, or is told that something is missing.
 //! * Where there is a log, nobody hears of what is to be remembered, neither its subscribers nor its
 //!   publisher, before the log has it: what [`Hub::restore`] gets back goes on where anybody has got to.
+//! * Whoever saw the answers to [`Hub::instruct`] publishes to those who are subscribed after it, whoever publishes:
+//!   [`Answer::Settled`] comes from the homes.
 //! * Nothing is dropped inside the hub: where there is no room, publishers are refused
 //!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
 
@@ -64,6 +67,7 @@ mod queue;
 mod recent;
 mod rest;
 mod roster;
+mod settling;
 mod stalled;
 mod stream;
 mod streams;
@@ -95,6 +99,7 @@ pub use payload::{Delivery, ENCODINGS_MAX, Encodings, Event, Format, Publication
 pub use presence::{MEMBERS_MAX, PresenceError, PresenceStats};
 pub use publish::{NoCredit, Published};
 pub use question::Question;
+pub use settling::{Caller, Instructed};
 pub use stream::{Page, Query, RECOVERED_MAX, Recovered};
 pub use user::UserStatus;
 pub use veche_types::{

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Answer, ClientInfo, ConnectionId, Instruction, Joined, Payload, Publication, PublishOptions,
-    Question, SubscribeOptions, Ticket,
+    Answer, Caller, ClientInfo, ConnectionId, Instruction, Joined, Payload, Publication,
+    PublishOptions, Question, SubscribeOptions, Ticket,
 };
 
 /// What a mail needs to be sent.
@@ -135,6 +135,13 @@ pub enum Mail {
         channel: Arc<str>,
         /// What.
         instruction: Arc<Instruction>,
+        /// Who waits until it is done.
+        caller: Option<Caller>,
+    },
+    /// To a home: answer this caller. What was sent before is counted then.
+    Settle {
+        /// Whom to answer.
+        caller: Caller,
     },
     /// From a home: whether its log takes no more publications that are to be kept.
     LogFull {
@@ -157,6 +164,7 @@ impl Mail {
             | Self::Answer { .. }
             | Self::InstructAll { .. }
             | Self::Instruct { .. }
+            | Self::Settle { .. }
             | Self::LogFull { .. } => Class::Control,
         }
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Class, ClientInfo, ConnectionId, Connections, Delivery, HistoryError, Instruction, Joined,
-    Listing, Mail, Page, PresenceError, PresenceStats, Published, Ticket, UserStatus, WorkerId,
+    Caller, Class, ClientInfo, ConnectionId, Connections, Delivery, HistoryError, Instructed,
+    Instruction, Joined, Listing, Mail, Page, PresenceError, PresenceStats, Published, Ticket,
+    UserStatus, WorkerId,
 };
 
 /// What a ticket is answered.
@@ -28,11 +29,10 @@ pub enum Answer {
     Connections(Connections),
     /// Whether a user is there.
     UserStatus(UserStatus),
-    /// A user's connections were told by a home on another worker.
-    Instructed {
-        /// How many they were on all workers.
-        count: u32,
-    },
+    /// A user's home on another worker has passed an instruction on.
+    Instructed(Instructed),
+    /// A home has counted all that one worker's part in an instruction has changed.
+    Settled,
 }
 
 /// Where the hub's effects go. The worker implements it over its mailbox and its connections.
@@ -61,4 +61,8 @@ pub trait Outlet {
     /// Has something done to a session, if it is meant. Where it is closed, [`Hub::close`](crate::Hub::close) follows
     /// later.
     fn instruct(&mut self, session: ConnectionId, instruction: &Arc<Instruction>);
+
+    /// All sessions of this worker that an instruction is for have been named. Once they have carried it out,
+    /// [`Hub::settle`](crate::Hub::settle) tells the caller.
+    fn instructed(&mut self, caller: Caller, instruction: &Arc<Instruction>);
 }

@@ -7,7 +7,8 @@ use foldhash::quality::RandomState;
 
 use crate::subscription::NONE;
 use crate::{
-    ChannelName, ConnectionId, Hub, Instruction, Mail, NameError, Outcome, Outlet, Ticket,
+    Caller, ChannelName, ConnectionId, Hub, Instructed, Instruction, Mail, NameError, Outcome,
+    Outlet, Ticket,
 };
 
 /// Of so many users who have gone it is known when, on each worker; then the longest gone are forgotten.
@@ -52,25 +53,27 @@ impl Hub {
     }
 
     /// Has something done to all connections of a user, on all workers. The answer, or [`Outcome::Done`], says how many
-    /// he has.
+    /// he has, and how often [`Answer::Settled`](crate::Answer::Settled) follows until all of them have carried it out.
     pub fn instruct(
         &mut self,
         from: Option<(ConnectionId, Ticket)>,
         user: &str,
         instruction: Instruction,
         outlet: &mut impl Outlet,
-    ) -> Result<Outcome<u32>, NameError> {
+    ) -> Result<Outcome<Instructed>, NameError> {
         let mut buffer = String::new();
         let name = ChannelName::of_user(user, &mut buffer)?;
         let instruction = Arc::new(instruction);
         let hash = self.channels.hash(name.as_str());
         let home = self.home(hash, name.as_str());
         if home == self.me {
-            return Ok(Outcome::Done(self.pass_on(
-                name.as_str(),
-                &instruction,
-                outlet,
-            )));
+            let caller = from.map(|(session, ticket)| Caller {
+                worker: home,
+                session,
+                ticket,
+            });
+            let instructed = self.pass_on(name.as_str(), &instruction, caller, outlet);
+            return Ok(Outcome::Done(instructed));
         }
         let channel = self.channel_name(hash, name.as_str());
         let mail = Mail::InstructAll {
@@ -89,26 +92,38 @@ impl Hub {
         self.sessions_of(name.map_or("", ChannelName::as_str))
     }
 
-    /// Home: tells all workers with subscribers. Returns how many these are.
+    /// Home: tells all workers with subscribers.
     pub(crate) fn pass_on(
         &mut self,
         channel: &str,
         instruction: &Arc<Instruction>,
+        caller: Option<Caller>,
         outlet: &mut impl Outlet,
-    ) -> u32 {
+    ) -> Instructed {
         let Some(index) = self.find(channel) else {
-            return 0;
+            return Instructed::default();
         };
         let channel = &self.channels[index];
+        let mut workers = 0;
         for share in channel.shares.as_slice() {
             let mail = Mail::Instruct {
                 channel: Arc::clone(&channel.name),
                 instruction: Arc::clone(instruction),
+                caller,
             };
             outlet.mail(share.worker, mail);
+            workers += 1;
         }
-        self.carry_out(&channel.name, instruction, outlet);
-        channel.subscribers_all()
+        let connections = channel.subscribers_all();
+        if channel.subscribers_here() > 0 {
+            workers += 1;
+            let name = Arc::clone(&channel.name);
+            self.begin_instruction(&name, instruction, caller, outlet);
+        }
+        Instructed {
+            connections,
+            open: self.settlements(instruction, workers),
+        }
     }
 
     /// Local: tells those that are here.

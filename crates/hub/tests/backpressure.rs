@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Class, ClientInfo, ConnectionId, Delivery, Event, Hub, Instruction, Mail, Namespace,
-    Namespaces, NoCredit, Options, Outcome, Outlet, Payload, PayloadKind, PayloadRef,
+    Answer, Caller, Class, ClientInfo, ConnectionId, Delivery, Event, Hub, Instruction, Mail,
+    Namespace, Namespaces, NoCredit, Options, Outcome, Outlet, Payload, PayloadKind, PayloadRef,
     SubscribeOptions, Ticket, WorkerId,
 };
 
@@ -63,6 +63,7 @@ impl Outlet for Desk {
     }
     fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
     fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
+    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
 }
 
 /// Names of channels whose home is worker 0 of 4.
@@ -86,6 +87,7 @@ fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut De
         fn deliver(&mut self, _: ConnectionId, _: &mut Delivery<'_>) {}
         fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
         fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
+        fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
     }
     let mut there = Hub::new(worker, 4, 5, Options::default());
     let mut carry = Carry(home, desk, worker);

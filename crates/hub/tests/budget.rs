@@ -5,9 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, ConnectionId, Delivery, History, Hub, Instruction, Mail, Namespace, Namespaces,
-    Now, Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery, Since,
-    SubscribeOptions, Ticket, WorkerId,
+    Answer, Caller, Class, ConnectionId, Delivery, History, Hub, Instruction, Mail, Namespace,
+    Namespaces, Now, Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery,
+    Since, SubscribeOptions, Ticket, WorkerId,
 };
 
 use common::{name, session};
@@ -27,6 +27,7 @@ impl Outlet for Last {
         self.0 = Some(answer);
     }
     fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
+    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
 }
 
 fn remembering() -> Arc<Namespaces> {

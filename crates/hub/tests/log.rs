@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Append, ChannelName, Class, ClientInfo, ConnectionId, Delivery, Event, History, Hub,
-    Instruction, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet, Payload,
-    PayloadKind, PayloadRef, PublishOptions, Published, Query, Question, Recovery,
+    Answer, Append, Caller, ChannelName, Class, ClientInfo, ConnectionId, Delivery, Event, History,
+    Hub, Instruction, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet,
+    Payload, PayloadKind, PayloadRef, PublishOptions, Published, Query, Question, Recovery,
     SubscribeOptions, Ticket, Version, WorkerId,
 };
 
@@ -51,6 +51,7 @@ impl Outlet for Desk {
         });
     }
     fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
+    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
 }
 
 struct World {

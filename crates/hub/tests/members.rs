@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, ClientInfo, ConnectionId, Delivery, Event, Hub, Instruction, Mail, Namespace,
-    Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question,
+    Answer, Caller, Class, ClientInfo, ConnectionId, Delivery, Event, Hub, Instruction, Mail,
+    Namespace, Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question,
     SubscribeOptions, Ticket, WorkerId,
 };
 
@@ -105,6 +105,10 @@ impl Outlet for Port<'_> {
     }
 
     fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {
+        panic!("nobody is told to do anything");
+    }
+
+    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {
         panic!("nobody is told to do anything");
     }
 }

@@ -6,8 +6,8 @@ use allocation_counter::measure;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, ConnectionId, Delivery, History, Hub, Instruction, Mail, Namespace,
-    Namespaces, Options, Outcome, Outlet, PayloadKind, PayloadRef, Question, Recovery,
+    Answer, Caller, ChannelName, Class, ConnectionId, Delivery, History, Hub, Instruction, Mail,
+    Namespace, Namespaces, Options, Outcome, Outlet, PayloadKind, PayloadRef, Question, Recovery,
     SubscribeOptions, Ticket, WorkerId,
 };
 
@@ -28,6 +28,7 @@ impl Outlet for Tally {
     }
     fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
     fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
+    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
 }
 
 fn alone() -> Hub {

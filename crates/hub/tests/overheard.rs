@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, ConnectionId, Delivery, Event, Hub, Instruction, Mail, Namespace, Namespaces,
-    NoCredit, Options, Outcome, Outlet, PayloadKind, PayloadRef, SubscribeOptions, Ticket,
-    Wildcards, WorkerId,
+    Answer, Caller, Class, ConnectionId, Delivery, Event, Hub, Instruction, Mail, Namespace,
+    Namespaces, NoCredit, Options, Outcome, Outlet, PayloadKind, PayloadRef, SubscribeOptions,
+    Ticket, Wildcards, WorkerId,
 };
 
 use common::{name, session};
@@ -82,6 +82,10 @@ impl Outlet for Port<'_> {
     fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
 
     fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {
+        panic!("nobody is told to do anything");
+    }
+
+    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {
         panic!("nobody is told to do anything");
     }
 }

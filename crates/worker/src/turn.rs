@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use veche_frontends::hooks::Decider;
-use veche_hub::{Batch, Happening};
+use veche_hub::{Batch, Caller, Happening, Instruction};
 
 use crate::apps::AppHost;
 use crate::limits::{MAINTENANCE_MS, RETRY_LATER_MS, RETRY_MS, TurnState};
@@ -85,6 +85,7 @@ impl<A: AppHost, T> Worker<A, T> {
     fn carry_out(&mut self) {
         self.begin_censuses();
         self.hand_out_answers();
+        let settling = std::mem::take(&mut self.shared.ports.settling);
         while !self.shared.ports.kicks.is_empty() {
             for (id, code, reason) in std::mem::take(&mut self.shared.ports.kicks) {
                 self.with(id, |connection, shared| {
@@ -97,12 +98,28 @@ impl<A: AppHost, T> Worker<A, T> {
                 connection.instructed(id, &instruction, shared);
             });
         }
+        if !settling.is_empty() {
+            self.settle_instructions(settling);
+        }
         self.hand_out_relays();
         if self.shared.ports.outboxes.has_slow() {
             self.tell_slow_clients();
         }
         // A batch whose command before has just been answered asks on next turn.
         self.is_busy |= !self.shared.ports.censuses.is_empty();
+    }
+
+    /// Tells the homes concerned, and the callers, that sessions have carried their instructions out.
+    fn settle_instructions(&mut self, settling: Vec<(Caller, Arc<Instruction>)>) {
+        for (caller, instruction) in settling {
+            let (hub, ports) = (&mut self.shared.hub, &mut self.shared.ports);
+            hub.settle(caller, &instruction, ports);
+        }
+        self.hand_out_answers();
+        // The batches that go on may have given further instructions.
+        let ports = &self.shared.ports;
+        self.is_busy |= !(ports.kicks.is_empty() && ports.instructions.is_empty());
+        self.is_busy |= !ports.settling.is_empty();
     }
 
     /// Tells sessions that publications were missed, or that more waited for their clients than may.

@@ -1,4 +1,7 @@
 //! Several methods in one call, carried out one after the other, and their answers in one.
+//!
+//! Publications that follow each other are not waited for, since their order is kept anyway. Any other command begins when
+//! those before it are answered, and those behind it wait for its answer.
 
 use std::collections::VecDeque;
 
@@ -9,6 +12,7 @@ use super::method::Method;
 use crate::backend::{Backend, Progress};
 use crate::command::{self, BadCommand};
 use crate::shared::Shared;
+use crate::step::Block;
 
 /// Most commands of a batch whose answers may be large.
 const LARGE_MAX: usize = 32;
@@ -19,6 +23,8 @@ pub(super) struct Batch {
     /// Of those whose answers are not written, in order.
     methods: VecDeque<Method>,
     replies: Vec<u8>,
+    /// The last one that was begun holds back those behind it.
+    is_barrier: bool,
 }
 
 impl Batch {
@@ -51,17 +57,26 @@ impl Batch {
             waiting,
             methods: VecDeque::new(),
             replies: Vec::new(),
+            is_barrier: false,
         })
     }
 
-    /// Goes on until one of them has to wait for credit.
+    /// Goes on until one of them has to wait, and returns for what.
     pub(super) fn advance(
         &mut self,
         backend: &mut Backend,
         id: ConnectionId,
         shared: &mut Shared,
-    ) -> Progress {
+    ) -> Option<Block> {
         while let Some((method, body)) = self.waiting.pop_front() {
+            if self.is_barrier || !method.publishes() {
+                self.write_answers(backend);
+                if !backend.is_settled() {
+                    self.waiting.push_front((method, body));
+                    return Some(Block::Answer);
+                }
+            }
+            self.is_barrier = !method.publishes();
             self.methods.push_back(method);
             let result = method.carry_out(body.get().as_bytes(), backend, id, shared);
             let progress = result.unwrap_or_else(|why| {
@@ -69,14 +84,24 @@ impl Batch {
                 Progress::Done
             });
             if progress == Progress::Unfinished {
-                return progress;
+                return Some(Block::Credit);
             }
         }
-        Progress::Done
+        None
     }
 
     /// The body of the answer, once all of them are answered.
     pub(super) fn answer(&mut self, backend: &mut Backend) -> Option<Vec<u8>> {
+        self.write_answers(backend);
+        if !self.methods.is_empty() {
+            return None;
+        }
+        let replies = std::mem::take(&mut self.replies);
+        // Without `result`, as clients of the original know it.
+        Some([&b"{\"replies\":["[..], &replies, b"]}"].concat())
+    }
+
+    fn write_answers(&mut self, backend: &mut Backend) {
         while let Some(method) = self.methods.front() {
             let at = self.replies.len();
             if at > 0 {
@@ -84,12 +109,9 @@ impl Batch {
             }
             if !backend.write_answer(&mut self.replies, method.name()) {
                 self.replies.truncate(at);
-                return None;
+                return;
             }
             self.methods.pop_front();
         }
-        let replies = std::mem::take(&mut self.replies);
-        // Without `result`, as clients of the original know it.
-        Some([&b"{\"replies\":["[..], &replies, b"]}"].concat())
     }
 }

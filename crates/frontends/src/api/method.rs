@@ -78,6 +78,11 @@ impl Method {
         )
     }
 
+    /// Whether it does nothing but publish.
+    pub(super) fn publishes(self) -> bool {
+        matches!(self, Self::Push | Self::Publish | Self::Broadcast)
+    }
+
     /// Has a back end carry it out. Not for [`Batch`](Self::Batch).
     pub(super) fn carry_out(
         self,

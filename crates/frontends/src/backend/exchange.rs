@@ -27,6 +27,10 @@ const NOT_AVAILABLE: u32 = 108;
 /// Error code for a position that is none of the channel's.
 const UNRECOVERABLE: u32 = 112;
 
+/// In [`Exchange::open`] until the user's home has said how many answers to an instruction come: those that come before are
+/// taken from it, and it never reaches 0.
+pub(super) const UNCOUNTED: u32 = 1 << 31;
+
 /// How the answer to a publication adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -40,7 +44,7 @@ pub enum Shape {
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) id: Option<Box<str>>,
-    /// Answers of homes on other workers that are still to come, and one more while a job is unfinished.
+    /// Answers of other workers that are still to come, and one more while a job is unfinished.
     pub(super) open: u32,
     pub(super) content: Content,
 }
@@ -184,7 +188,8 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
         // Nobody asks for these by an inquiry.
         Answer::Subscribed(_)
         | Answer::Published(_)
-        | Answer::Instructed { .. }
+        | Answer::Instructed(_)
+        | Answer::Settled
         | Answer::Channels(_)
         | Answer::Connections(_)
         | Answer::UserStatus(_) => {

@@ -8,6 +8,7 @@ mod app_parts;
 mod app_waits;
 mod boundaries;
 mod busy;
+mod carried_out;
 mod census;
 mod centrifuge;
 mod dialed;

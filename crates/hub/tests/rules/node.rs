@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Class, ClientInfo, ConnectionId, Delivery, Event, Format, History, Hub, Instruction,
-    Joined, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet, Page, Payload,
-    PayloadKind, PayloadRef, Position, PublishOptions, Published, Query, Question, Recovery, Since,
-    SubscribeError, SubscribeOptions, Ticket, Told, USERS, Wildcards, WorkerId,
+    Answer, Caller, Class, ClientInfo, ConnectionId, Delivery, Event, Format, History, Hub,
+    Instruction, Joined, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet,
+    Page, Payload, PayloadKind, PayloadRef, Position, PublishOptions, Published, Query, Question,
+    Recovery, Since, SubscribeError, SubscribeOptions, Ticket, Told, USERS, Wildcards, WorkerId,
 };
 
 use crate::common::{name, session};
@@ -50,6 +50,7 @@ pub(crate) struct Desk {
     pub(crate) given: Vec<Given>,
     pub(crate) answers: Vec<(Ticket, Answer)>,
     pub(crate) instructed: Vec<ConnectionId>,
+    pub(crate) settling: Vec<(Caller, Arc<Instruction>)>,
 }
 
 impl Outlet for Desk {
@@ -98,6 +99,10 @@ impl Outlet for Desk {
 
     fn instruct(&mut self, session: ConnectionId, _: &Arc<Instruction>) {
         self.instructed.push(session);
+    }
+
+    fn instructed(&mut self, caller: Caller, instruction: &Arc<Instruction>) {
+        self.settling.push((caller, Arc::clone(instruction)));
     }
 }
 

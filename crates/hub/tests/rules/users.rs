@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, Deed, Instruction, Mail, Outcome, Question, Ticket, UserStatus};
+use veche_hub::{
+    Answer, Caller, Deed, Instructed, Instruction, Mail, Outcome, Question, Ticket, UserStatus,
+    WorkerId,
+};
 
 use crate::common::session;
 use crate::node::{FAR, NEAR, Node, START_MS};
@@ -95,7 +98,12 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     node.desk.sent.clear();
     let from = Some((session(9), Ticket(9)));
     let outcome = node.hub.instruct(from, &user, begone(), &mut node.desk);
-    assert_eq!(outcome, Ok(Outcome::Done(4)));
+    // Three workers, and each has to tell the homes of whatever its sessions were subscribed to.
+    let instructed = Instructed {
+        connections: 4,
+        open: 3 * 4,
+    };
+    assert_eq!(outcome, Ok(Outcome::Done(instructed)));
     assert_eq!(node.desk.instructed, [session(0), session(1)]);
     let told = node.desk.sent.iter().map(|(to, mail)| {
         assert!(matches!(mail, Mail::Instruct { .. }));
@@ -117,6 +125,79 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     ));
     let outcome = node.hub.instruct(from, "", begone(), &mut node.desk);
     assert!(outcome.is_err());
+}
+
+#[test]
+fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_changed() {
+    let mut node = Node::home();
+    let mut users = (0..).map(|number: u32| number.to_string());
+    let user = users.find(|user| node.is_home_of(&format!("#{user}")));
+    let user = user.expect("a quarter of them");
+    node.subscribe(0, &format!("#{user}"));
+    let names = (0..).map(|number: u32| format!("chat:{number}"));
+    let here = names.clone().find(|name| node.is_home_of(name));
+    let here: Arc<str> = here.expect("a quarter of them").into();
+    let away = names.clone().find(|name| !node.is_home_of(name));
+    let away: Arc<str> = away.expect("three quarters of them").into();
+    let from = (session(9), Ticket(9));
+    let unsubscribe = |channel: &Arc<str>| {
+        let channel = Arc::clone(channel);
+        Instruction::to_all(Deed::Unsubscribe { channel })
+    };
+    let refresh = |is_expired| {
+        Instruction::to_all(Deed::Refresh {
+            is_expired,
+            expires_at_s: None,
+        })
+    };
+    for (instruction, answers, mails) in [
+        (unsubscribe(&here), 1, 0),
+        (unsubscribe(&away), 0, 1),
+        (refresh(false), 1, 0),
+        (refresh(true), 1, 3),
+        (begone(), 1, 3),
+    ] {
+        node.desk.sent.clear();
+        node.desk.answers.clear();
+        let outcome = node
+            .hub
+            .instruct(Some(from), &user, instruction, &mut node.desk);
+        let Ok(Outcome::Done(instructed)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(instructed.open, answers + mails);
+        assert!(node.desk.answers.is_empty(), "its session has done nothing");
+        for (caller, instruction) in std::mem::take(&mut node.desk.settling) {
+            node.hub.settle(caller, &instruction, &mut node.desk);
+        }
+        assert_eq!(node.desk.answers.len(), answers as usize);
+        let all_settle = |(_, mail): &(WorkerId, Mail)| matches!(mail, Mail::Settle { .. });
+        assert!(node.desk.sent.iter().all(all_settle));
+        assert_eq!(node.desk.sent.len(), mails as usize);
+    }
+    // As home of a channel, for a caller elsewhere.
+    node.desk.sent.clear();
+    let caller = Caller {
+        worker: FAR,
+        session: session(3),
+        ticket: Ticket(7),
+    };
+    node.hub
+        .receive(NEAR, Mail::Settle { caller }, &mut node.desk);
+    let [
+        (
+            FAR,
+            Mail::Answer {
+                session: to,
+                ticket: Ticket(7),
+                answer: Answer::Settled,
+            },
+        ),
+    ] = &node.desk.sent[..]
+    else {
+        panic!("{:?}", node.desk.sent);
+    };
+    assert_eq!(*to, session(3));
 }
 
 #[test]

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, ConnectionId, Deed, Differences, Epoch, History, Hub, Instruction, Joined, Mail,
-    Namespace, Namespaces, NoCredit, Now, Options, Outcome, PayloadKind, PayloadRef, Position,
-    Published, Recovery, Since, SubscribeError, SubscribeOptions, Ticket, USERS, WorkerId,
+    Answer, Caller, Class, ConnectionId, Deed, Differences, Epoch, History, Hub, Instructed,
+    Instruction, Joined, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, PayloadKind,
+    PayloadRef, Position, Published, Recovery, Since, SubscribeError, SubscribeOptions, Ticket,
+    USERS, WorkerId,
 };
 
 use crate::common::{name, session};
@@ -150,7 +151,11 @@ pub(crate) struct Wires {
     /// The last answer to one.
     pub(crate) answered: Option<Published>,
     pub(crate) disconnected: Vec<(WorkerId, ConnectionId)>,
-    pub(crate) disconnect_counts: BTreeMap<Ticket, u32>,
+    pub(crate) disconnects: BTreeMap<Ticket, Instructed>,
+    /// Workers whose sessions have yet to carry out what they were told.
+    pub(crate) settling: Vec<(WorkerId, Caller, Arc<Instruction>)>,
+    /// How many answers say that it is done.
+    pub(crate) settled: BTreeMap<Ticket, u32>,
     /// Of the channels that remember.
     pub(crate) epochs: BTreeMap<String, Epoch>,
     /// How many deliveries came together with what their receiver was given before.
@@ -440,12 +445,12 @@ impl World {
                 hub.instruct(from, &channel[1..], Instruction::to_all(begone), &mut port)
             };
             self.settle(random);
-            let count = match outcome {
-                Ok(Outcome::Done(count)) => Some(count),
-                Ok(Outcome::Pending) => self.wires.disconnect_counts.get(&ticket).copied(),
-                Err(_) => None,
+            let instructed = match outcome {
+                Ok(Outcome::Done(instructed)) => instructed,
+                Ok(Outcome::Pending) => self.wires.disconnects[&ticket],
+                Err(error) => panic!("{error}"),
             };
-            assert_eq!(count, Some(expected.len() as u32));
+            assert_eq!(instructed.connections, expected.len() as u32);
             let mut told = std::mem::take(&mut self.wires.disconnected);
             told.sort();
             expected.sort();
@@ -453,7 +458,14 @@ impl World {
             for (worker, session) in told {
                 self.close(worker, session);
             }
+            assert_eq!(self.wires.settled.get(&ticket), None, "nothing is done yet");
+            for (worker, caller, instruction) in std::mem::take(&mut self.wires.settling) {
+                let (hub, mut port) = self.at(worker);
+                hub.settle(caller, &instruction, &mut port);
+            }
             self.settle(random);
+            let settled = self.wires.settled.remove(&ticket).unwrap_or_default();
+            assert_eq!(settled, instructed.open);
         }
     }
 

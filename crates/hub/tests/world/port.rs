@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use std::sync::Arc;
 
-use veche_hub::{Deed, Delivery, Instruction, Outlet};
+use veche_hub::{Caller, Deed, Delivery, Instruction, Outlet};
 
 use super::{Answer, Class, Class2, ConnectionId, Lanes, Mail, Member, Ticket, Wires, WorkerId};
 
@@ -27,7 +27,9 @@ impl Wires {
             published: BTreeMap::new(),
             answered: None,
             disconnected: Vec::new(),
-            disconnect_counts: BTreeMap::new(),
+            disconnects: BTreeMap::new(),
+            settling: Vec::new(),
+            settled: BTreeMap::new(),
             epochs: BTreeMap::new(),
             previous: 0,
         }
@@ -193,9 +195,10 @@ impl Outlet for Port<'_> {
                 );
                 self.wires.answered = Some(published);
             }
-            Answer::Instructed { count } => {
-                assert_eq!(self.wires.disconnect_counts.insert(ticket, count), None);
+            Answer::Instructed(instructed) => {
+                assert_eq!(self.wires.disconnects.insert(ticket, instructed), None);
             }
+            Answer::Settled => *self.wires.settled.entry(ticket).or_default() += 1,
             other => unreachable!("nobody asks: {other:?}"),
         }
     }
@@ -207,5 +210,10 @@ impl Outlet for Port<'_> {
         };
         assert!(instruction.means_all() && instruction.deed == begone);
         self.wires.disconnected.push((self.me, session));
+    }
+
+    fn instructed(&mut self, caller: Caller, instruction: &Arc<Instruction>) {
+        let entry = (self.me, caller, Arc::clone(instruction));
+        self.wires.settling.push(entry);
     }
 }

@@ -274,7 +274,6 @@ impl Here {
         let answer = match answer {
             Answer::Subscribed(_) => veche_script::Answer::Done,
             Answer::Published(published) => veche_script::Answer::Number(published.handed.into()),
-            Answer::Instructed { count } => veche_script::Answer::Number((*count).into()),
             asked => {
                 if let Some(outcome) = outcome(asked) {
                     self.run(id, None, shared, |app, now| {

@@ -14,6 +14,7 @@ mod backing_tls;
 mod bad_input;
 mod blocks;
 mod caps;
+mod carried_out;
 mod centrifuge;
 mod centrifuge_one_way;
 mod chat;

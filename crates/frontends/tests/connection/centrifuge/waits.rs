@@ -19,7 +19,7 @@ fn subscribe(id: u32, channel: &str, token: &str) -> String {
     json!({ "id": id, "subscribe": { "channel": channel, "token": token } }).to_string()
 }
 
-/// A back end's call on a worker, while the others stand still.
+/// A back end's call on a worker, while the others stand still; it is answered when they go on.
 fn call_alone(world: &mut World, worker: usize, method: &str, body: &Value) {
     let caller = world.connect(worker, INTERNAL);
     world.send(
@@ -27,7 +27,6 @@ fn call_alone(world: &mut World, worker: usize, method: &str, body: &Value) {
         post(&format!("/api/{method}"), &body.to_string()).as_bytes(),
     );
     while world.turn(worker) {}
-    assert_eq!(responses(&world.take(caller))[0].status, 200);
 }
 
 #[test]

@@ -1,0 +1,86 @@
+//! The back end disconnects a user: the answer comes when that is done.
+
+use veche_hub::{Answer, ConnectionId, Deed, Instructed, Instruction, Outcome, Ticket};
+
+use crate::apps::BACK_END;
+use crate::back_end::Asked;
+use crate::channels::{self, CHANNELS};
+use crate::failure::{Check, promise};
+use crate::seen::Event;
+use crate::world::World;
+
+/// A call that has not been answered, as the API counts it.
+pub(crate) struct Disconnect {
+    /// Connections of the user at the time of the call, with their workers: those that the user's home had counted.
+    meant: Vec<(usize, ConnectionId)>,
+    /// Answers that are still to come; below 0 where some come before the home's.
+    open: i64,
+    /// The home has answered.
+    is_counted: bool,
+}
+
+impl World {
+    /// Disconnects a user.
+    pub(crate) fn kick(&mut self, worker: usize, user: u8) -> Check {
+        let user = CHANNELS[channels::own_channel(user.into())].user;
+        let user = user.unwrap_or_default();
+        let mut meant = Vec::new();
+        for (place, worker) in self.process.workers.iter().enumerate() {
+            let sessions = worker.shared().hub.sessions_of_user(user);
+            meant.extend(sessions.map(|id| (place, id)));
+        }
+        let ticket = self.ticket(Asked::Disconnect(Disconnect {
+            meant,
+            open: 0,
+            is_counted: false,
+        }));
+        let deed = Deed::Disconnect {
+            code: 3503,
+            reason: "go".into(),
+        };
+        let now = self.now();
+        let shared = self.process.workers[worker].shared_mut();
+        shared.set_now(now);
+        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        let from = Some((BACK_END, ticket));
+        match hub.instruct(from, user, Instruction::to_all(deed), ports) {
+            Ok(Outcome::Done(instructed)) => {
+                self.disconnect_answered(ticket, &Answer::Instructed(instructed))
+            }
+            Ok(Outcome::Pending) => Ok(()),
+            Err(error) => {
+                promise!(false, "users can be disconnected", "{error}");
+                Ok(())
+            }
+        }
+    }
+
+    /// One of the answers to such a call has come.
+    pub(crate) fn disconnect_answered(&mut self, ticket: Ticket, answer: &Answer) -> Check {
+        let Some(Asked::Disconnect(call)) = self.back_end.asked.get_mut(ticket.0 as usize) else {
+            return Ok(());
+        };
+        match answer {
+            Answer::Instructed(Instructed { open, .. }) => {
+                call.open += i64::from(*open);
+                call.is_counted = true;
+            }
+            Answer::Settled => call.open -= 1,
+            answer => promise!(false, "answers are to what was asked", "{answer:?}"),
+        }
+        if !call.is_counted || call.open != 0 {
+            return Ok(());
+        }
+        self.ledger.seen.note(Event::KickAnswered);
+        for (worker, id) in std::mem::take(&mut call.meant) {
+            let hub = &self.process.workers[worker].shared().hub;
+            let channels: Vec<_> = hub.channels_of(id).collect();
+            promise!(
+                channels.is_empty(),
+                "who is disconnected hears nothing after the answer",
+                "{id:?} of worker {worker} is subscribed to {channels:?}"
+            );
+        }
+        Ok(())
+    }
+}
