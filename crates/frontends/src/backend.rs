@@ -185,6 +185,12 @@ impl Backend {
             // Also of those who wait for an answer that names him.
             shared.process.end_user(&user.0, &instruction.except);
         }
+        if let Deed::Unsubscribe { channel } = &instruction.deed
+            && instruction.client.is_none()
+        {
+            // The same of what is given to him as he connects.
+            shared.process.end_subscription(&user.0, channel);
+        }
         let from = Some((session, ticket(self.next_number(), 0)));
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
         let outcome = hub.instruct(from, &user.0, instruction, ports);

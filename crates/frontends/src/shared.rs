@@ -109,6 +109,16 @@ pub trait Process {
         let _ = (user, endings, client);
         false
     }
+    /// A user is unsubscribed from a channel now, by the word of a back end; counts as one of the
+    /// [`endings`](Self::endings).
+    fn end_subscription(&self, user: &str, channel: &str) {
+        let _ = (user, channel);
+    }
+    /// Whether that was so since there were so many: what was decided before does not subscribe him.
+    fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64) -> bool {
+        let _ = (user, channel, endings);
+        false
+    }
     /// Something of ours went wrong that the operator should see in the log.
     fn trouble(&self, what: &str);
     /// By what clients know this process among others.
@@ -332,6 +342,17 @@ impl Shared {
     /// Whether a user's connections were ended since the question was asked; `false` where none was.
     pub(crate) fn is_ended_since(&self, user: &str, asked: Option<u64>, client: &str) -> bool {
         asked.is_some_and(|asked| self.process.is_ended_since(user, asked, client))
+    }
+
+    /// The same of a subscription of his.
+    pub(crate) fn is_unsubscribed_since(
+        &self,
+        user: &str,
+        channel: &str,
+        asked: Option<u64>,
+    ) -> bool {
+        let process = &self.process;
+        asked.is_some_and(|asked| process.is_unsubscribed_since(user, channel, asked))
     }
 
     /// Counts a session that is about to open among those of its user; `false` if there are too many.

@@ -202,6 +202,16 @@ impl Process for Report {
             .has_since(user, endings, client)
     }
 
+    fn end_subscription(&self, user: &str, channel: &str) {
+        let ended = self.common.identities.ended();
+        ended.add_subscription(user, channel);
+    }
+
+    fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64) -> bool {
+        let ended = self.common.identities.ended();
+        ended.has_subscription_since(user, channel, endings)
+    }
+
     fn trouble(&self, what: &str) {
         tracing::error!("{what}");
     }

@@ -85,6 +85,7 @@ impl Centrifuge {
         cx: &mut Context<'_>,
     ) -> Done {
         let route = cx.route;
+        self.note_endings(cx);
         let welcome = match &route.identity {
             Identity::Token(_) if !request.token.is_empty() => {
                 let judge = self.judge(cx.id, route);
@@ -248,12 +249,26 @@ impl Centrifuge {
         // One of the handshake was let in there.
         if cx.lease.is_none() {
             let_in(&lease.user, cx)?;
-            self.asked = Some(cx.shared.process.endings());
         }
         self.set_user(&lease.user);
         *cx.lease = Some(Box::new(lease));
         self.is_hurried = true;
         Ok(())
+    }
+
+    /// What a back end does to the user from now on holds, though keys or a decision are waited for before it is known who
+    /// that is. A handshake that has said it has noted that before.
+    fn note_endings(&mut self, cx: &Context<'_>) {
+        let is_first = !self.has_asked && !self.deciding.has_verdict();
+        if is_first && (self.info.user.is_empty() || self.asked.is_none()) {
+            self.asked = Some(cx.shared.process.endings());
+        }
+    }
+
+    /// Whether the user was unsubscribed from a channel since then.
+    fn is_unsubscribed(&self, channel: &str, cx: &Context<'_>) -> bool {
+        let user = &*self.info.user;
+        !user.is_empty() && cx.shared.is_unsubscribed_since(user, channel, self.asked)
     }
 
     /// Its user may have been disconnected since the question for the user was asked: that call did not find
@@ -308,6 +323,7 @@ impl Centrifuge {
         if self.is_one_way() {
             self.add_asked(&mut all, request, cx);
         }
+        all.retain(|one| !self.is_unsubscribed(&one.channel, cx));
         if all.len() > CHANNELS_MAX {
             return Done::Close(DisconnectCode::ChannelLimit);
         }
@@ -363,7 +379,7 @@ impl Centrifuge {
             });
         }
         match connecting.open {
-            0 => self.connected(&connecting, frame, cx),
+            0 => self.connected(connecting, frame, cx),
             _ => Done::Waits(Waiting::Connect(Box::new(connecting))),
         }
     }
@@ -383,7 +399,7 @@ impl Centrifuge {
             connecting.open -= 1;
         }
         match connecting.open {
-            0 => self.connected(&connecting, frame, cx),
+            0 => self.connected(*connecting, frame, cx),
             _ => Done::Waits(Waiting::Connect(connecting)),
         }
     }
@@ -391,7 +407,7 @@ impl Centrifuge {
     /// Everything is there: the reply is written, and what came meanwhile follows.
     fn connected(
         &mut self,
-        connecting: &Connecting,
+        mut connecting: Connecting,
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Done {
@@ -402,6 +418,15 @@ impl Centrifuge {
         if let Some(end) = self.ended(cx) {
             return end;
         }
+        // The same of what ends its subscriptions.
+        connecting.channels.retain(|given| {
+            let channel = &given.granted.channel;
+            let is_over = self.is_unsubscribed(channel, cx);
+            if is_over {
+                self.leave(channel, cx);
+            }
+            !is_over
+        });
         let outboxes = &cx.shared.ports.outboxes;
         let mut bytes_left = outboxes.outbox_bytes_max();
         let remembering = connecting

@@ -35,8 +35,17 @@ pub(super) struct Deciding {
     pub(super) headers: usize,
     /// When the next command was asked about.
     asked_ms: u64,
+    /// The channel to which the next command subscribes, while that is decided on.
+    subscribing: Option<Subscribing>,
     /// Whether the connection may stay, which is being asked.
     pub(super) refresh: Option<QuestionId>,
+}
+
+/// A subscribe command that waits for a decision, or for keys.
+struct Subscribing {
+    channel: Box<str>,
+    /// A back end has unsubscribed the client meanwhile, which counts, whatever is decided.
+    is_withdrawn: bool,
 }
 
 /// What is asked, beside by whom.
@@ -56,6 +65,37 @@ impl Deciding {
     /// The command that asked is done with.
     pub(super) fn forget(&mut self) {
         self.verdict = None;
+        self.subscribing = None;
+    }
+
+    /// Whether the next command has asked, and has its verdict.
+    pub(super) fn has_verdict(&self) -> bool {
+        self.verdict.is_some()
+    }
+
+    /// The next command waits for a decision on a subscription to that channel.
+    pub(super) fn begin_subscribing(&mut self, channel: &str) {
+        if self.subscribing.is_none() {
+            self.subscribing = Some(Subscribing {
+                channel: channel.into(),
+                is_withdrawn: false,
+            });
+        }
+    }
+
+    /// The client is unsubscribed from that channel, which may be about to be decided on.
+    pub(super) fn withdraw(&mut self, channel: &str) {
+        if let Some(pending) = &mut self.subscribing
+            && *pending.channel == *channel
+        {
+            pending.is_withdrawn = true;
+        }
+    }
+
+    /// Whether the client was unsubscribed while the next command was decided on.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        let pending = self.subscribing.as_ref();
+        pending.is_some_and(|pending| pending.is_withdrawn)
     }
 
     /// The command that asked could not be carried out now, and will be.
@@ -162,9 +202,6 @@ impl Centrifuge {
         match self.question(decider, kind, ask, cx) {
             Some(question) => {
                 self.deciding.asked_ms = cx.shared.now.mono_ms;
-                if kind == Kind::Connect && self.info.user.is_empty() {
-                    self.asked = Some(cx.shared.process.endings());
-                }
                 self.waiting = Some(Waiting::Verdict(question));
                 Done::Not(Block::Verdict)
             }

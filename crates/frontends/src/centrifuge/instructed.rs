@@ -207,6 +207,7 @@ impl Centrifuge {
     fn dismiss(&mut self, channel: &str, cx: &mut Context<'_>) -> Flow {
         let is_channel = |instruction: &Instruction| matches!(&instruction.deed, Deed::Subscribe(wanted) if *wanted.channel == *channel);
         self.given.open.retain(|(_, open)| !is_channel(open));
+        self.deciding.withdraw(channel);
         if !self.subscriptions.has(channel) {
             return Flow::GoOn;
         }

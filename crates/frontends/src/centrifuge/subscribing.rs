@@ -304,6 +304,9 @@ impl Centrifuge {
         if self.subscriptions.has(name) {
             return refuse(id, ErrorCode::AlreadySubscribed, frame);
         }
+        if self.deciding.is_withdrawn() {
+            return refuse(id, ErrorCode::PermissionDenied, frame);
+        }
         let namespaces = &cx.shared.site.namespaces;
         let options = namespaces.of(name);
         let leave = match may_subscribe(channel, &self.info.user, namespaces) {
@@ -337,7 +340,10 @@ impl Centrifuge {
                         manner: granted.says.manner,
                     };
                 }
-                Err(Denied::Later) => return self.wait_for_keys(),
+                Err(Denied::Later) => {
+                    self.deciding.begin_subscribing(name);
+                    return self.wait_for_keys();
+                }
                 Err(denied) => {
                     denied.note(cx.id, cx.shared);
                     return refuse(id, denied.to_channel(), frame);
@@ -361,7 +367,12 @@ impl Centrifuge {
                     is_renewed = renewer(Kind::SubRefresh, cx.route).is_some();
                 }
                 Ok(None) => return refuse(id, ErrorCode::PermissionDenied, frame),
-                Err(done) => return done,
+                Err(done) => {
+                    if matches!(done, Done::Not(_)) {
+                        self.deciding.begin_subscribing(name);
+                    }
+                    return done;
+                }
             }
         }
         let Terms {

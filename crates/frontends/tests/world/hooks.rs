@@ -4,8 +4,9 @@
 mod census;
 
 use veche_frontends::hooks::{Question, Verdict};
+use veche_frontends::identity::Finding;
 
-use super::World;
+use super::{Peer, World};
 
 impl World {
     /// Takes what sessions of a worker have asked.
@@ -23,5 +24,13 @@ impl World {
         let ports = &mut self.workers[worker].shared_mut().ports;
         let verdict = (question.session, question.id, verdict);
         ports.verdicts.push_back(verdict);
+    }
+
+    /// What has been found out of the user behind a connection, or of keys.
+    pub fn found(&mut self, Peer(peer): Peer, finding: Finding) {
+        let client = &self.clients[peer];
+        let (worker, id) = (client.worker, client.id);
+        self.workers[worker].worker.handle_identity(id, finding);
+        self.settle();
     }
 }

@@ -1,5 +1,5 @@
-//! Users whose connections were ended by the back end's word, in order: what was found out of somebody before that does not
-//! let him in any more.
+//! Users whose connections, or subscriptions, were ended by the back end's word, in order: what was found out or decided
+//! before that does not let them in any more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,23 +9,33 @@ use parking_lot::Mutex;
 /// Users that are kept in mind. Of those before, everybody counts as ended when the oldest of these was.
 const USERS_MAX: usize = 16_384;
 
+/// The same of subscriptions.
+const SUBSCRIPTIONS_MAX: usize = 65_536;
+
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
-    /// How often that was so.
+    /// How often that was so, of either kind.
     count: AtomicU64,
-    table: Mutex<Table>,
+    tables: Mutex<Tables>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    users: Table,
+    /// By channel and user, with a character between them that neither has.
+    subscriptions: Table,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    by_user: HashMap<Box<str>, Endings>,
+    by_name: HashMap<Box<str>, Endings>,
     order: BTreeMap<u64, Box<str>>,
     /// Of the latest that was forgotten.
     forgotten: u64,
 }
 
-/// Of one user: what the count was after each of the last two.
+/// Of one user, or one subscription: what the count was after each of the last two.
 #[derive(Debug, Default)]
 struct Endings {
     last: u64,
@@ -36,40 +46,70 @@ struct Endings {
 }
 
 impl Ended {
-    /// How often users were ended so far.
+    /// How often users and subscriptions were ended so far.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 
     /// A user's connections are ended now, but for these.
     pub(crate) fn add(&self, user: &str, except: &[Box<str>]) {
-        let mut table = self.table.lock();
+        let mut tables = self.tables.lock();
         let number = self.count() + 1;
-        let endings = table.by_user.entry(user.into()).or_default();
-        let before = std::mem::replace(&mut endings.last, number);
-        endings.before = before;
-        endings.except = except.into();
-        table.order.remove(&before);
-        table.order.insert(number, user.into());
-        if table.order.len() > USERS_MAX
-            && let Some((oldest, user)) = table.order.pop_first()
-        {
-            table.by_user.remove(&user);
-            table.forgotten = oldest;
-        }
+        tables.users.add(user, except, number, USERS_MAX);
         // A reader that sees the number finds the user.
         self.count.store(number, Ordering::Release);
     }
 
-    /// Whether that was so since the count was `count`, for the connection of this id. Also where that is too long ago to be
-    /// known.
+    /// A user's connections are unsubscribed from a channel now.
+    pub(crate) fn add_subscription(&self, user: &str, channel: &str) {
+        let name = subscription(user, channel);
+        let mut tables = self.tables.lock();
+        let number = self.count() + 1;
+        let subscriptions = &mut tables.subscriptions;
+        subscriptions.add(&name, &[], number, SUBSCRIPTIONS_MAX);
+        self.count.store(number, Ordering::Release);
+    }
+
+    /// Whether a user was ended since the count was `count`, for the connection of this id. Also where that is too long ago
+    /// to be known.
     pub(crate) fn has_since(&self, user: &str, count: u64, client: &str) -> bool {
+        self.count() > count && self.tables.lock().users.has_since(user, count, client)
+    }
+
+    /// The same of a user's subscriptions to a channel.
+    pub(crate) fn has_subscription_since(&self, user: &str, channel: &str, count: u64) -> bool {
         if self.count() <= count {
             return false;
         }
-        let table = self.table.lock();
-        let Some(endings) = table.by_user.get(user) else {
-            return table.forgotten > count;
+        let name = subscription(user, channel);
+        let tables = self.tables.lock();
+        tables.subscriptions.has_since(&name, count, "")
+    }
+}
+
+fn subscription(user: &str, channel: &str) -> String {
+    [channel, "\0", user].concat()
+}
+
+impl Table {
+    fn add(&mut self, name: &str, except: &[Box<str>], number: u64, names_max: usize) {
+        let endings = self.by_name.entry(name.into()).or_default();
+        let before = std::mem::replace(&mut endings.last, number);
+        endings.before = before;
+        endings.except = except.into();
+        self.order.remove(&before);
+        self.order.insert(number, name.into());
+        if self.order.len() > names_max
+            && let Some((oldest, name)) = self.order.pop_first()
+        {
+            self.by_name.remove(&name);
+            self.forgotten = oldest;
+        }
+    }
+
+    fn has_since(&self, name: &str, count: u64, client: &str) -> bool {
+        let Some(endings) = self.by_name.get(name) else {
+            return self.forgotten > count;
         };
         let is_except = endings.except.iter().any(|except| **except == *client);
         match is_except {
@@ -122,10 +162,36 @@ mod tests {
         }
         assert!(ended.has_since("ann", before, "c") && ended.has_since("eve", before, "c"));
         assert!(!ended.has_since("ann", after, "c"));
-        let table = ended.table.lock();
+        let users = &ended.tables.lock().users;
         assert_eq!(
-            (table.by_user.len(), table.order.len()),
+            (users.by_name.len(), users.order.len()),
             (USERS_MAX, USERS_MAX)
         );
+    }
+
+    #[test]
+    fn subscriptions_are_ended_by_themselves_and_count_in_the_same_order() {
+        let ended = Ended::default();
+        let before = ended.count();
+        ended.add_subscription("ann", "room:1");
+        assert!(ended.has_subscription_since("ann", "room:1", before));
+        for (user, channel) in [("bob", "room:1"), ("ann", "room:2"), ("1", "room:")] {
+            assert!(!ended.has_subscription_since(user, channel, before));
+        }
+        assert!(!ended.has_since("ann", before, "c"), "she may stay");
+        let between = ended.count();
+        ended.add("ann", &[]);
+        assert!(!ended.has_subscription_since("ann", "room:1", between));
+        assert!(ended.count() > between && between > before);
+        for number in 0..SUBSCRIPTIONS_MAX {
+            ended.add_subscription(&number.to_string(), "room:1");
+        }
+        let subscriptions = &ended.tables.lock().subscriptions;
+        assert_eq!(subscriptions.by_name.len(), SUBSCRIPTIONS_MAX);
+        assert!(
+            subscriptions.has_since("never", before, ""),
+            "not known any more"
+        );
+        assert!(!subscriptions.has_since("never", between, ""));
     }
 }
