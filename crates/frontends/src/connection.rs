@@ -90,7 +90,7 @@ impl Connection {
             is_counted: false,
             listener,
         };
-        connection.settle(id, shared);
+        connection.settle_deadline(id, shared);
         connection
     }
 
@@ -109,7 +109,7 @@ impl Connection {
             is_counted: false,
             listener: NO_LISTENER,
         };
-        connection.settle(id, shared);
+        connection.settle_deadline(id, shared);
         connection
     }
 
@@ -192,7 +192,7 @@ impl Connection {
             _ => false,
         };
         if !was_session || !goes_on {
-            self.settle(id, shared);
+            self.settle_deadline(id, shared);
         }
     }
 
@@ -298,7 +298,7 @@ impl Connection {
             return Err(NotRenewed::Closed);
         };
         let renewed = socket.renew(token, shared);
-        self.settle(id, shared);
+        self.settle_deadline(id, shared);
         renewed
     }
 
@@ -331,9 +331,6 @@ impl Connection {
             let then = socket.resume(id, shared).map(stays);
             return self.go_on(id, then, shared);
         }
-        if socket.is_closing() && self.blocked == Some(Block::Verdict) {
-            return self.go_on(id, Then::GoOn, shared);
-        }
         self.finish_if_due(id, shared);
         self.settle(id, shared);
     }
@@ -355,9 +352,6 @@ impl Connection {
             Some(Block::Pace) => {
                 // What came in time is handled; what is behind it still waits.
                 let _ = socket.resume(id, shared);
-                if socket.is_closing() {
-                    return self.go_on(id, Then::GoOn, shared);
-                }
                 self.settle(id, shared);
             }
             _ => {}
@@ -413,7 +407,7 @@ impl Connection {
         {
             socket.heard_after_wait(shared.now);
         }
-        self.settle(id, shared);
+        self.settle_deadline(id, shared);
     }
 
     /// What comes after HTTP is one client's for good, also behind a proxy.
@@ -439,7 +433,7 @@ impl Connection {
             if let Then::Wait(block) = socket.resume(id, shared).map(stays) {
                 self.block(id, block, shared);
             }
-            self.settle(id, shared);
+            self.settle_deadline(id, shared);
         }
     }
 
@@ -492,7 +486,7 @@ impl Connection {
             return self.abort(id, shared);
         }
         // A session sets no deadline with each message: this may be an old one.
-        self.settle(id, shared);
+        self.settle_deadline(id, shared);
         if now < self.deadline_ms {
             return;
         }
@@ -521,9 +515,6 @@ impl Connection {
             && !socket.is_closing()
         {
             socket.ping_while_judged(id, shared);
-            if socket.is_closing() {
-                return self.go_on(id, Then::GoOn, shared);
-            }
             return self.settle(id, shared);
         }
         if let Stage::Socket(socket) = &mut self.stage
@@ -544,7 +535,7 @@ impl Connection {
             Stage::Ending => false,
         };
         if alive {
-            self.settle(id, shared);
+            self.settle_deadline(id, shared);
         } else if matches!(self.stage, Stage::Http(_)) {
             // What was answered (408) should arrive.
             self.end(id, shared);
@@ -636,7 +627,7 @@ impl Connection {
             Block::Answer | Block::App | Block::Verdict => {}
             Block::Pace => {
                 shared.stats.paced.add(1);
-                self.settle(id, shared);
+                self.settle_deadline(id, shared);
             }
         }
     }
@@ -656,7 +647,7 @@ impl Connection {
     }
 
     /// Ends a response that is complete, and sets when the next look is due.
-    fn settle(&mut self, id: ConnectionId, shared: &mut Shared) {
+    fn settle_deadline(&mut self, id: ConnectionId, shared: &mut Shared) {
         if let Stage::Socket(socket) = &self.stage
             && socket.is_closing()
             && socket.is_response()

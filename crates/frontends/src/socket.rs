@@ -276,7 +276,10 @@ impl Socket {
             let codecs = shared.take_codec_work();
             shared.work.charge(codecs);
             match then {
-                Then::GoOn if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH => {
+                Then::GoOn
+                    if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH
+                        && self.phase == Phase::Open =>
+                {
                     return Step {
                         taken,
                         then: Then::Wait(Block::Output),
@@ -524,8 +527,9 @@ impl Socket {
         } else {
             shared.ports.outboxes.close_frame(id, Some(code), &reason);
         }
-        // From now on nothing can be handed to it, so nothing is counted as handed.
+        // From now on nothing can be handed to it, so nothing is counted as handed; and its user has room for another.
         shared.hub.close(id, &mut shared.ports);
+        shared.count_user_out(id);
         true
     }
 

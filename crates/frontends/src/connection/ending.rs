@@ -16,13 +16,7 @@ impl Connection {
         match &mut self.stage {
             Stage::Socket(socket) => {
                 socket.close(id, code, reason, shared);
-                if matches!(
-                    self.blocked,
-                    Some(Block::Answer | Block::App | Block::Pace | Block::Verdict)
-                ) {
-                    // No handler is waited for any more, but the peer's Close is. Homes answer no session that is over.
-                    return self.go_on(id, Then::GoOn, shared);
-                }
+                return self.settle(id, shared);
             }
             Stage::Http(_) | Stage::Lines(_) => self.end(id, shared),
             Stage::Dialing(dialing) => {
@@ -31,7 +25,7 @@ impl Connection {
             }
             Stage::Ending => {}
         }
-        self.settle(id, shared);
+        self.settle_deadline(id, shared);
     }
 
     /// Carries out what a back end wants of the session.
@@ -50,20 +44,20 @@ impl Connection {
             }
             return;
         }
-        let mut is_over = false;
         if let Stage::Socket(socket) = &mut self.stage {
             socket.instructed(id, instruction, shared);
-            is_over = socket.is_closing();
-        }
-        if is_over
-            && matches!(
-                self.blocked,
-                Some(Block::App | Block::Pace | Block::Verdict)
-            )
-        {
-            return self.go_on(id, Then::GoOn, shared);
         }
         self.settle(id, shared);
+    }
+
+    /// What came of something that may have closed the session: then its input waits for nothing but its turn, since the
+    /// peer's Close is in it.
+    pub(super) fn settle(&mut self, id: ConnectionId, shared: &mut Shared) {
+        let is_closing = matches!(&self.stage, Stage::Socket(socket) if socket.is_closing());
+        if is_closing && self.blocked.is_some_and(|block| block != Block::Turn) {
+            return self.go_on(id, Then::GoOn, shared);
+        }
+        self.settle_deadline(id, shared);
     }
 
     /// The client does not read what it is sent: its outbox is over its budget.
@@ -157,6 +151,7 @@ impl Connection {
             Stage::Lines(_) | Stage::Ending => {}
         }
         shared.ports.outboxes.end_entry(id, self.peer);
+        shared.count_user_out(id);
         self.stage = Stage::Ending;
         self.blocked = None;
         self.input = Vec::new();

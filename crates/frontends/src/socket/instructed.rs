@@ -7,6 +7,7 @@ use veche_hub::{
 };
 
 use super::{Session, Socket};
+use crate::members::connection_id;
 use crate::shared::{NoteLevel, Shared};
 
 /// Channels that a back end has subscribed a session to, until their homes have answered.
@@ -28,9 +29,10 @@ impl Socket {
         shared: &mut Shared,
     ) {
         let is_meant = match &self.session {
+            _ if instruction.means_all() => true,
             Session::Centrifuge(session) => session.is_meant(instruction),
-            // Sessions without a protocol of their own have no name by which one could be meant.
-            _ => instruction.client.is_none(),
+            // By the name by which back ends see it.
+            _ => instruction.means(&connection_id(shared.hub.worker(), id)),
         };
         if !is_meant || self.is_closing() {
             return;

@@ -1,6 +1,7 @@
 //! Clients of Centrifugo's protocol: what each command is answered, in which order, and why sessions end.
 
 mod audience;
+mod bound;
 mod claims;
 mod deadlines;
 mod decided;

@@ -1,0 +1,378 @@
+//! Instructions of a back end that arrive while a decision is pending: they bind what is decided later. And sessions that
+//! are closed while a command waits.
+
+use std::sync::{Arc, RwLock};
+
+use serde_json::{Value, json};
+use veche_frontends::hooks::{Given, Grant, Question, Verdict};
+use veche_frontends::identity::token::Keychain;
+use veche_frontends::identity::{Desk, Finding, Identity};
+use veche_frontends::{Block, Now, Process};
+use veche_hub::ConnectionId;
+use veche_jwt::Keys;
+
+use super::{Heard, ask, connect, in_seconds, take, token};
+use crate::world::wire::{close, handshake, post, response, responses, text};
+use crate::world::{INTERNAL, PUBLIC, Peer, SECRET, World};
+
+/// Remembers what was ended, as a server process does.
+#[derive(Default)]
+struct Remembering {
+    ended: RwLock<Vec<String>>,
+    slots: RwLock<Vec<String>>,
+}
+
+impl Process for Remembering {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn metrics(&self) -> String {
+        String::new()
+    }
+
+    fn endings(&self) -> u64 {
+        self.ended.write().expect("one thread").len() as u64
+    }
+
+    fn end_user(&self, user: &str, _: &[Box<str>]) {
+        self.ended
+            .write()
+            .expect("one thread")
+            .push(user.to_owned());
+    }
+
+    fn is_ended_since(&self, user: &str, endings: u64, _: &str) -> bool {
+        let ended = self.ended.write().expect("one thread");
+        ended[endings as usize..].iter().any(|one| one == user)
+    }
+
+    fn end_subscription(&self, user: &str, channel: &str) {
+        let one = format!("{user} in {channel}");
+        self.ended.write().expect("one thread").push(one);
+    }
+
+    fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64) -> bool {
+        let one = format!("{user} in {channel}");
+        let ended = self.ended.write().expect("one thread");
+        ended[endings as usize..].contains(&one)
+    }
+
+    fn user_opened(&self, user: &str, max: u32) -> bool {
+        let mut slots = self.slots.write().expect("one thread");
+        let has_room = slots.iter().filter(|one| *one == user).count() < max as usize;
+        if has_room {
+            slots.push(user.to_owned());
+        }
+        has_room
+    }
+
+    fn user_closed(&self, user: &str) {
+        let mut slots = self.slots.write().expect("one thread");
+        let place = slots.iter().position(|one| one == user);
+        slots.swap_remove(place.expect("it was counted"));
+    }
+
+    fn trouble(&self, what: &str) {
+        panic!("{what}");
+    }
+
+    fn nodes(&self) -> String {
+        "[]".to_owned()
+    }
+}
+
+fn world(workers: u16) -> World {
+    let mut world = super::world(workers);
+    let process = Arc::new(Remembering::default());
+    for worker in &mut world.workers {
+        worker.shared_mut().process = Arc::clone(&process) as Arc<dyn Process>;
+    }
+    world
+}
+
+/// An issuer's keys, which have to be fetched.
+#[derive(Debug, Default)]
+struct Fetched(RwLock<Option<Arc<Keys>>>);
+
+impl Keychain for Fetched {
+    fn keys(&self) -> Option<Arc<Keys>> {
+        self.0.write().expect("one thread").clone()
+    }
+
+    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Now) -> bool {
+        true
+    }
+}
+
+/// Has the keys of tokens fetched.
+fn fetch_keys(world: &mut World) -> Arc<Fetched> {
+    let keys = Arc::new(Fetched::default());
+    for worker in &mut world.workers {
+        let site = Arc::get_mut(&mut worker.shared_mut().site).expect("the only one");
+        for route in &mut site.routes {
+            if let Some(Identity::Token(tokens)) = Arc::get_mut(route).map(|one| &mut one.identity)
+            {
+                let keys = Arc::clone(&keys) as Arc<dyn Keychain>;
+                Arc::make_mut(tokens).keys = keys;
+            }
+        }
+    }
+    keys
+}
+
+impl Fetched {
+    fn arrive(&self) {
+        let keys = Keys::secret(SECRET).expect("long enough");
+        *self.0.write().expect("one thread") = Some(Arc::new(keys));
+    }
+}
+
+fn call(world: &mut World, method: &str, body: &Value) -> Value {
+    let caller = world.connect(0, INTERNAL);
+    let answer = world.ask(caller, post(&format!("/api/{method}"), &body.to_string()));
+    let answer = responses(&answer);
+    assert_eq!(answer.len(), 1, "{method} is not answered");
+    serde_json::from_str(&answer[0].body).expect("JSON")
+}
+
+fn question(world: &mut World, worker: usize) -> Question {
+    let mut questions = world.questions(worker);
+    assert_eq!(questions.len(), 1, "{questions:?}");
+    questions.remove(0)
+}
+
+fn granted(grant: Grant) -> Verdict {
+    Verdict::Granted(Box::new(grant))
+}
+
+/// A client that says who it is with its handshake, and whose connect command is pending, on worker 1.
+fn connecting(world: &mut World) -> (Peer, Question) {
+    let peer = world.open(1, "/centrifuge/asked-named?user=ann");
+    assert_eq!(ask(world, peer, super::CONNECT), Heard::default());
+    let question = question(world, 1);
+    (peer, question)
+}
+
+fn connected(world: &mut World) -> Peer {
+    let (peer, question) = connecting(world);
+    world.judge(1, &question, granted(Grant::default()));
+    let heard = take(world, peer);
+    assert!(heard.lines[0]["connect"].is_object(), "{heard:?}");
+    peer
+}
+
+fn handed(world: &mut World, channel: &str) -> Value {
+    let publication = json!({ "channel": channel, "data": 1 });
+    call(world, "publish", &publication)["result"]["handed"].clone()
+}
+
+#[test]
+fn a_subscription_that_is_granted_after_its_end_is_refused() {
+    for workers in [2, 3] {
+        let mut world = world(workers);
+        let peer = connected(&mut world);
+        let subscribe = r#"{"id":2,"subscribe":{"channel":"asked:1"}}"#;
+        for (ended, is_bound) in [("asked:1", true), ("asked:2", false), ("asked:1", true)] {
+            assert_eq!(ask(&mut world, peer, subscribe), Heard::default());
+            let question = question(&mut world, 1);
+            // It is answered while the decision is pending: who decides may be who calls.
+            let one = json!({ "user": "ann", "channel": ended });
+            assert_eq!(
+                call(&mut world, "unsubscribe", &one),
+                json!({ "result": {} })
+            );
+            world.judge(1, &question, granted(Grant::default()));
+            let heard = take(&mut world, peer);
+            let refused = heard.lines[0]["error"]["code"] == 103;
+            assert_eq!(refused, is_bound, "{heard:?}");
+            assert_eq!(handed(&mut world, "asked:1"), u32::from(!is_bound));
+            if !is_bound {
+                let one = json!({ "user": "ann", "channel": "asked:1" });
+                call(&mut world, "unsubscribe", &one);
+                take(&mut world, peer);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
+    let mut world = world(2);
+    let (peer, question) = connecting(&mut world);
+    call(&mut world, "disconnect", &json!({ "user": "ann" }));
+    world.judge(1, &question, granted(Grant::default()));
+    let heard = take(&mut world, peer);
+    assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
+    // The same where the decision says who it is.
+    let peer = world.open(1, "/centrifuge/asked/x/websocket");
+    assert_eq!(ask(&mut world, peer, super::CONNECT), Heard::default());
+    let question = self::question(&mut world, 1);
+    call(&mut world, "disconnect", &json!({ "user": "ann" }));
+    let grant = Grant {
+        user: "ann".into(),
+        ..Grant::default()
+    };
+    world.judge(1, &question, granted(grant));
+    let heard = take(&mut world, peer);
+    assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
+}
+
+#[test]
+fn a_channel_that_was_taken_from_a_user_meanwhile_is_not_given_by_an_older_decision() {
+    let mut world = world(2);
+    let (peer, question) = connecting(&mut world);
+    let one = json!({ "user": "ann", "channel": "open:1" });
+    call(&mut world, "unsubscribe", &one);
+    let given = |channel: &str| Given {
+        channel: channel.into(),
+        ..Given::default()
+    };
+    let grant = Grant {
+        channels: vec![given("open:1"), given("open:2")],
+        ..Grant::default()
+    };
+    world.judge(1, &question, granted(grant));
+    let heard = take(&mut world, peer);
+    let subs = heard.lines[0]["connect"]["subs"]
+        .as_object()
+        .expect("channels");
+    assert_eq!(subs.keys().collect::<Vec<_>>(), ["#ann", "open:2"]);
+    assert_eq!(handed(&mut world, "open:1"), 0);
+    assert_eq!(handed(&mut world, "open:2"), 1);
+}
+
+#[test]
+fn tokens_that_wait_for_keys_are_bound_as_well() {
+    for method in ["disconnect", "unsubscribe"] {
+        let mut world = world(2);
+        let keys = fetch_keys(&mut world);
+        let peer = world.open(1, "/centrifuge/jwt");
+        let exp = in_seconds(&world, 60);
+        let pass = token(&json!({ "sub": "ann", "exp": exp, "channels": ["open:1", "open:2"] }));
+        let command = json!({ "id": 1, "connect": { "token": pass } });
+        assert_eq!(
+            ask(&mut world, peer, &command.to_string()),
+            Heard::default()
+        );
+        let mut body = json!({ "user": "ann" });
+        if method == "unsubscribe" {
+            body["channel"] = json!("open:1");
+        }
+        call(&mut world, method, &body);
+        keys.arrive();
+        world.found(peer, Finding::Keys);
+        let heard = take(&mut world, peer);
+        if method == "disconnect" {
+            assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
+            continue;
+        }
+        let subs = &heard.lines[0]["connect"]["subs"];
+        assert_eq!(subs, &json!({ "#ann": {}, "open:2": {} }));
+    }
+}
+
+#[test]
+fn a_subscription_whose_token_waits_for_keys_can_be_taken_back() {
+    let mut world = world(2);
+    let keys = fetch_keys(&mut world);
+    let exp = in_seconds(&world, 60);
+    let pass = token(&json!({ "sub": "ann", "exp": exp }));
+    keys.arrive();
+    let (peer, _) = connect(&mut world, 1, "/centrifuge/jwt", &json!({ "token": pass }));
+    *keys.0.write().expect("one thread") = None;
+    let of_channel = token(&json!({ "sub": "ann", "exp": exp, "channel": "token:1" }));
+    let subscribe = json!({ "id": 2, "subscribe": { "channel": "token:1", "token": of_channel } });
+    for is_ended in [true, false] {
+        assert_eq!(
+            ask(&mut world, peer, &subscribe.to_string()),
+            Heard::default()
+        );
+        if is_ended {
+            let one = json!({ "user": "ann", "channel": "token:1" });
+            call(&mut world, "unsubscribe", &one);
+        }
+        keys.arrive();
+        world.found(peer, Finding::Keys);
+        let heard = take(&mut world, peer);
+        assert_eq!(
+            heard.lines[0]["error"]["code"] == 103,
+            is_ended,
+            "{heard:?}"
+        );
+        assert_eq!(handed(&mut world, "token:1"), u32::from(!is_ended));
+        *keys.0.write().expect("one thread") = None;
+    }
+}
+
+/// A channel that clients may subscribe to, whose home is that worker.
+fn channel_at(world: &World, worker: usize) -> String {
+    (0..)
+        .map(|n| format!("open:{n}"))
+        .find(|channel| world.home_of(channel) == worker)
+        .expect("endless")
+}
+
+#[test]
+fn closing_a_session_ends_whatever_its_command_waits_for() {
+    for body in [
+        json!({ "whitelist": ["another"] }),
+        json!({}),
+        json!({ "disconnect": { "code": 4000, "reason": "enough" } }),
+    ] {
+        let mut world = super::world(2);
+        world.workers.iter_mut().for_each(|worker| {
+            let process = Arc::new(Remembering::default());
+            let shared = worker.shared_mut();
+            shared.process = process;
+            let site = Arc::get_mut(&mut shared.site).expect("the only one");
+            site.limits.connections_per_user = 1;
+        });
+        let user = world.user_at(0);
+        let target = format!("/centrifuge/named?user={user}");
+        let (peer, _) = connect(&mut world, 0, &target, &json!({}));
+        let channel = channel_at(&world, 1);
+        let subscribe = json!({ "id": 2, "subscribe": { "channel": channel } });
+        // Its home takes no turn.
+        world.send(peer, &text(&subscribe.to_string()));
+        assert_eq!(world.blocked(peer), Some(Block::Answer));
+        let mut wanted = body.clone();
+        wanted["user"] = json!(user);
+        let caller = world.connect(0, INTERNAL);
+        world.send(
+            caller,
+            post("/api/disconnect", &wanted.to_string()).as_bytes(),
+        );
+        while world.turn(0) {}
+        let heard = super::heard(&world.take(peer));
+        let (code, _) = heard.closed.expect("it is closed");
+        assert_eq!(world.blocked(peer), None, "{body}");
+        // Its place is another's at once.
+        let next = world.connect(0, PUBLIC);
+        world.send(next, handshake(&target, "").as_bytes());
+        while world.turn(0) {}
+        let status = response(&world.take(next), true).0.status;
+        assert_eq!(status, 101, "{body}: its user has no room");
+        world.send(peer, &close(Some(code), ""));
+        while world.turn(0) {}
+        assert!(!world.is_open(peer), "{body}: it waits for the home");
+    }
+}
+
+#[test]
+fn a_session_that_ends_by_itself_while_its_command_waits_is_over_too() {
+    let mut world = super::world(2);
+    let exp = in_seconds(&world, 5);
+    let pass = token(&json!({ "sub": "ann", "exp": exp }));
+    let (peer, _) = connect(&mut world, 0, "/centrifuge/jwt", &json!({ "token": pass }));
+    let channel = channel_at(&world, 1);
+    let subscribe = json!({ "id": 2, "subscribe": { "channel": channel } });
+    world.send(peer, &text(&subscribe.to_string()));
+    world.advance_alone(0, 31_000);
+    let heard = super::heard(&world.take(peer));
+    let (code, _) = heard.closed.expect("its token is over");
+    assert_eq!(world.blocked(peer), None);
+    world.send(peer, &close(Some(code), ""));
+    while world.turn(0) {}
+    assert!(!world.is_open(peer));
+}
