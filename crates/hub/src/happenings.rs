@@ -11,7 +11,7 @@ use crate::{ClientInfo, Event, Hub, Recovery};
 /// So many wait to be taken; what comes beyond that is counted as lost.
 const HAPPENINGS_MAX: usize = 65_536;
 
-/// So many channels may be empty and not yet told to be, and so many members be away; beyond that it is told at once.
+/// So many channels may be empty and not yet told to be; beyond that it is told at once.
 const EMPTY_MAX: usize = 100_000;
 
 /// What of a channel is told to the back end.
@@ -60,15 +60,7 @@ pub(crate) struct Happenings {
     emptying: BTreeMap<Due, (Arc<str>, u64)>,
     by_name: HashMap<Arc<str>, Due, RandomState>,
     serial: u64,
-    /// Members who have gone from channels that are empty by now, and may come back: by when they are given up.
-    absent: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
-    /// The same by channel and user, between which stands what neither has.
-    by_member: HashMap<String, Due, RandomState>,
     lost: u64,
-}
-
-fn member(channel: &str, client: &ClientInfo) -> String {
-    [channel, "\0", &client.user].concat()
 }
 
 impl Happenings {
@@ -90,7 +82,7 @@ impl Happenings {
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.emptying.is_empty() || !self.absent.is_empty()
+        !self.emptying.is_empty()
     }
 }
 
@@ -124,10 +116,14 @@ impl Hub {
         if namespace.told < Told::Occupancy {
             return;
         }
-        let happenings = &mut self.happenings;
-        if namespace.leave_delay_ms == 0 || happenings.emptying.len() >= EMPTY_MAX {
-            return happenings.push(name, self.now.wall_ms, What::Vacated);
+        if namespace.leave_delay_ms == 0 || self.happenings.emptying.len() >= EMPTY_MAX {
+            let name = Arc::clone(name);
+            // Its members have left before it is empty.
+            self.end_absences_of(&name);
+            let at_ms = self.now.wall_ms;
+            return self.happenings.push(&name, at_ms, What::Vacated);
         }
+        let happenings = &mut self.happenings;
         happenings.serial += 1;
         let key = (
             self.now.mono_ms + namespace.leave_delay_ms,
@@ -148,33 +144,6 @@ impl Hub {
             self.happenings.by_name.remove(&name);
             self.happenings.push(&name, at_ms, What::Vacated);
         }
-        while let Some(entry) = self.happenings.absent.first_entry()
-            && entry.key().0 <= now_ms
-        {
-            let (name, client) = entry.remove();
-            self.happenings.by_member.remove(&member(&name, &client));
-            let (at_ms, what) = (self.now.wall_ms, What::Left(client));
-            self.happenings.push(&name, at_ms, what);
-        }
-    }
-
-    /// Home: the channel is empty, and a member who has gone from it before may come back until then.
-    pub(crate) fn happened_absence(
-        &mut self,
-        channel: &Arc<str>,
-        due: Due,
-        client: Arc<ClientInfo>,
-    ) {
-        if self.namespaces.of(channel).told < Told::Members {
-            return;
-        }
-        let happenings = &mut self.happenings;
-        if happenings.absent.len() >= EMPTY_MAX {
-            return happenings.push(channel, self.now.wall_ms, What::Left(client));
-        }
-        let key = member(channel, &client);
-        happenings.by_member.insert(key, due);
-        happenings.absent.insert(due, (Arc::clone(channel), client));
     }
 
     /// Home: a member has come or gone.
@@ -185,13 +154,6 @@ impl Hub {
         client: &Arc<ClientInfo>,
     ) {
         if self.namespaces.of(channel).told < Told::Members {
-            return;
-        }
-        if event == Event::Joined
-            && let Some(due) = self.happenings.by_member.remove(&member(channel, client))
-        {
-            // Nobody was told that he had gone.
-            self.happenings.absent.remove(&due);
             return;
         }
         let client = Arc::clone(client);
@@ -328,7 +290,7 @@ mod tests {
             pass(&mut hub, 100_000);
             let mut expected = vec![format!("{channel} Vacated")];
             if channel == "room:1" {
-                expected.push("room:1 3 left".to_owned());
+                expected.insert(0, "room:1 3 left".to_owned());
             }
             assert_eq!(taken(&mut hub), expected);
             assert!(!hub.has_looks_due());

@@ -241,7 +241,6 @@ impl Hub {
     /// Home: a channel lost its last subscriber.
     fn note_vacated(&mut self, index: u32) {
         self.occupied -= 1;
-        self.forget_members(index);
         self.happened_vacated(index);
         let channel = &self.channels[index];
         if is_personal(channel) {

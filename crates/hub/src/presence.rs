@@ -1,18 +1,22 @@
 //! Who is in a channel: kept by its home, told to its subscribers as they come and go.
 //!
 //! A member is a subscription that was made with a [`ClientInfo`]. Where a namespace has a `leave_delay`, the last
-//! connection of a user stays a member for that long after it has gone: whoever reloads a page neither leaves nor joins.
+//! connection of a user stays a member for that long after it has gone, also when nobody else is left: whoever reloads a
+//! page neither leaves nor joins.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::roster::{Departure, Roster};
+use crate::roster::{Departure, Due, Roster};
 use crate::{ClientInfo, Event, Hub};
 
 /// The most members that are told at once; of larger channels there are the numbers.
 pub const MEMBERS_MAX: usize = 10_000;
+
+/// The most users who may come back at one time, as far as one home knows; beyond that they leave at once.
+const ABSENT_MAX: usize = 100_000;
 
 /// How many are in a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,10 +43,10 @@ pub enum PresenceError {
 pub(crate) struct Presence {
     /// Local: as whom a subscription is known, by slot.
     pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
-    /// Home: by index of the channel; there only while the channel has subscribers.
-    rosters: HashMap<u32, Roster, RandomState>,
+    /// Home: by name of the channel, which may have no subscriber any more, but members who may come back. None is empty.
+    rosters: HashMap<Arc<str>, Roster, RandomState>,
     /// Home: users that have gone and may come back, by when they are given up; the second number tells them apart.
-    leaving: BTreeMap<(u64, u64), (u32, Arc<ClientInfo>)>,
+    leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
     serial: u64,
 }
 
@@ -68,7 +72,7 @@ impl Hub {
             return;
         }
         let presence = &mut self.presence;
-        let roster = presence.rosters.entry(index).or_default();
+        let roster = presence.rosters.entry(Arc::clone(name)).or_default();
         let arrival = roster.join(client, namespace.leave_delay_ms > 0);
         if let Some(key) = arrival.was_leaving {
             presence.leaving.remove(&key);
@@ -85,17 +89,24 @@ impl Hub {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
         let presence = &mut self.presence;
-        let Some(roster) = presence.rosters.get_mut(&index) else {
+        let Some(roster) = presence.rosters.get_mut(name) else {
             return;
         };
         presence.serial += 1;
         let due_ms = self.now.mono_ms + namespace.leave_delay_ms;
         let key = (due_ms, presence.serial);
-        let may_return = namespace.has_members() && namespace.leave_delay_ms > 0;
-        match roster.leave(client, may_return.then_some(key)) {
+        let may_return = namespace.has_members()
+            && namespace.leave_delay_ms > 0
+            && presence.leaving.len() < ABSENT_MAX;
+        let departure = roster.leave(client, may_return.then_some(key));
+        if roster.is_empty() {
+            presence.rosters.remove(name);
+        }
+        match departure {
             Departure::Unknown => {}
             Departure::Waits => {
-                presence.leaving.insert(key, (index, Arc::clone(client)));
+                let absent = (Arc::clone(name), Arc::clone(client));
+                presence.leaving.insert(key, absent);
             }
             // Others of the same user are still there, and he is who was told.
             Departure::Quiet => {}
@@ -106,33 +117,37 @@ impl Hub {
         }
     }
 
-    /// Home: the channel has lost its last subscriber; there is nobody to be told of anybody.
-    pub(crate) fn forget_members(&mut self, index: u32) {
-        let Some(roster) = self.presence.rosters.remove(&index) else {
-            return;
-        };
-        let name = Arc::clone(&self.channels[index].name);
-        for key in roster.leaving() {
-            if let Some((_, client)) = self.presence.leaving.remove(&key) {
-                self.happened_absence(&name, key, client);
-            }
-        }
-    }
-
     /// Home: gives up those who have not come back in time.
     pub(crate) fn end_absences(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.presence.leaving.first_entry()
             && entry.key().0 <= now_ms
         {
-            let (index, client) = entry.remove();
-            let name = Arc::clone(&self.channels[index].name);
-            let Some(roster) = self.presence.rosters.get_mut(&index) else {
-                continue;
-            };
-            roster.give_up(&client);
-            self.member_news(&name, Event::Left, &client);
+            let (name, client) = entry.remove();
+            self.give_up(&name, &client);
         }
+    }
+
+    /// Home: gives up all who may come back to a channel.
+    pub(crate) fn end_absences_of(&mut self, channel: &Arc<str>) {
+        let roster = self.presence.rosters.get(channel);
+        for key in roster.map_or_else(Vec::new, Roster::leaving) {
+            if let Some((_, client)) = self.presence.leaving.remove(&key) {
+                self.give_up(channel, &client);
+            }
+        }
+    }
+
+    fn give_up(&mut self, channel: &Arc<str>, client: &Arc<ClientInfo>) {
+        let rosters = &mut self.presence.rosters;
+        let Some(roster) = rosters.get_mut(channel) else {
+            return;
+        };
+        roster.give_up(client);
+        if roster.is_empty() {
+            rosters.remove(channel);
+        }
+        self.member_news(channel, Event::Left, client);
     }
 
     /// Home: others are to be told of a member, and maybe the back end.
@@ -167,7 +182,6 @@ impl Hub {
         if !self.namespaces.of(channel).presence {
             return Err(PresenceError::Off);
         }
-        let index = self.find(channel);
-        Ok(index.and_then(|index| self.presence.rosters.get(&index)))
+        Ok(self.presence.rosters.get(channel))
     }
 }

@@ -116,6 +116,11 @@ impl Roster {
         dues
     }
 
+    /// Whether there is no member, nor one who may come back.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.users.is_empty() && self.clients.list.is_empty()
+    }
+
     pub(crate) fn clients(&self) -> impl Iterator<Item = &Arc<ClientInfo>> {
         self.clients.list.iter()
     }

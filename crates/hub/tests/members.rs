@@ -50,6 +50,8 @@ struct Wires {
     /// By worker and channel.
     seen: BTreeMap<(WorkerId, String), Seen>,
     answers: Vec<(ConnectionId, Ticket, Answer)>,
+    /// Joins and leaves that any session was told.
+    told: usize,
 }
 
 struct Port<'w> {
@@ -79,6 +81,7 @@ impl Outlet for Port<'_> {
     }
 
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
+        self.wires.told += 1;
         if session.index > 0 {
             return;
         }
@@ -385,6 +388,73 @@ fn who_reloads_a_page_neither_leaves_nor_joins() {
     world.settle();
     assert_eq!((users(&world), count(&mut world)), (0, 0));
     assert!(!world.hubs[0].has_looks_due());
+}
+
+#[test]
+fn members_who_were_the_last_may_come_back_too() {
+    let mut world = World::new(1, 1);
+    let worker = WorkerId(0);
+    // Nobody watches.
+    let (hub, mut port) = world.at(worker);
+    hub.close(session(0), &mut port);
+    let users = ["ann", "bob"];
+    let join = |world: &mut World, generation: u32| {
+        for (place, user) in users.into_iter().enumerate() {
+            let client = ClientInfo {
+                user: user.into(),
+                client: format!("{user}-{generation}").into(),
+                conn_info: None,
+                chan_info: None,
+            };
+            let joining = SubscribeOptions {
+                client: Some(Arc::new(client)),
+                ..SubscribeOptions::default()
+            };
+            let session = ConnectionId {
+                index: place as u32 + 1,
+                generation,
+            };
+            let (hub, mut port) = world.at(worker);
+            let result = hub.subscribe(session, name(CHANNELS[1]), Ticket(0), &joining, &mut port);
+            result.expect("there is room");
+        }
+    };
+    let leave = |world: &mut World, generation: u32| {
+        for index in 1..=2 {
+            let (hub, mut port) = world.at(worker);
+            hub.close(ConnectionId { index, generation }, &mut port);
+        }
+    };
+    let present = |world: &mut World| {
+        let Answer::Presence(Ok(present)) = world.ask(worker, CHANNELS[1], Question::Presence)
+        else {
+            panic!("no presence");
+        };
+        let names = present.iter().map(|one| one.client.to_string());
+        names.collect::<BTreeSet<_>>()
+    };
+    let named = |generation: u32| {
+        let names = users.map(|user| format!("{user}-{generation}"));
+        BTreeSet::from(names)
+    };
+    join(&mut world, 0);
+    world.settle();
+    for generation in 0..3 {
+        // All are gone for a moment.
+        leave(&mut world, generation);
+        world.pass(DELAY_MS - 1);
+        assert_eq!(present(&mut world), named(generation));
+        world.wires.told = 0;
+        join(&mut world, generation + 1);
+        world.settle();
+        assert_eq!(present(&mut world), named(generation + 1));
+        assert_eq!(world.wires.told, 0, "nobody has joined");
+    }
+    leave(&mut world, 3);
+    world.pass(DELAY_MS);
+    assert_eq!(present(&mut world), BTreeSet::new());
+    assert!(!world.hubs[0].has_looks_due());
+    assert_eq!(world.hubs[0].held().count(), 0);
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn a_vacated_channel_is_reported_after_its_delay_with_the_time_of_vacating() {
     assert_eq!(taken(&mut node).0, [""; 0]);
     node.at(START_MS + 10 + DELAY_MS);
     node.hub.look_after();
-    let expected = ["late:1 Vacated at 10", "late:1 a left at 5010"];
+    let expected = ["late:1 a left at 5010", "late:1 Vacated at 10"];
     assert_eq!(taken(&mut node).0, expected);
     assert!(!node.hub.has_looks_due());
     node.unsubscribe(1, "late:2");
