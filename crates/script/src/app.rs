@@ -8,6 +8,7 @@ use std::time::Duration;
 use veche_store::Store;
 
 use crate::desk;
+use crate::refused::Refused;
 
 /// An application as the configuration has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,6 +121,11 @@ impl World {
     /// to look by itself, at [`Vm::deadline_ms`](crate::Vm::deadline_ms). The first counts.
     pub fn set_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.0.queues.set_wake(wake);
+    }
+
+    /// Where scripts learn to which channels they can't publish at the moment. The first counts.
+    pub fn set_refused(&self, refused: Rc<Refused>) {
+        let _ = self.0.refused.set(refused);
     }
 
     /// As [`with_store`](Self::with_store), for tests: whatever is chance or the system's clock elsewhere is the

@@ -8,7 +8,7 @@ mod questions;
 mod queues;
 mod requests;
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -26,6 +26,7 @@ use crate::connections::{Connections, Room};
 use crate::effects::{Effect, Effects, Level, Token};
 use crate::modules::kept::Kept;
 use crate::raw::{Coroutine, Reference, Tables};
+use crate::refused::Refused;
 use crate::streams::Streams;
 use crate::{ConnectionId, MessageKind};
 pub(crate) use questions::Open;
@@ -48,6 +49,8 @@ pub(crate) struct World {
     pub(crate) clients: Cell<usize>,
     /// How often effects were taken: what was sent before is no longer this run's.
     pub(crate) batch: Cell<u32>,
+    /// What can't be published at the moment.
+    pub(crate) refused: OnceCell<Rc<Refused>>,
 }
 
 impl World {

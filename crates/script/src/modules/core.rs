@@ -118,6 +118,12 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                 "push" => any_channel_name(&lua.create_string([b"#", &*to.as_bytes()].concat())?)?,
                 _ => channel_name(&to)?,
             };
+            let refused = desk.world.refused.get();
+            if refused.is_some_and(|refused| refused.has(&channel)) {
+                return Err(fault(format!(
+                    "too much waits to be published to {channel:?}: try again later"
+                )));
+            }
             let mut effects = desk.world.effects.borrow_mut();
             let Some(data) = effects.keep(&data) else {
                 return Err(fault("too much was published in one turn"));

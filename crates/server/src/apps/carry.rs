@@ -1,6 +1,6 @@
 //! Carrying out what scripts want done.
 
-use std::collections::VecDeque;
+use std::cell::RefCell;
 
 use tracing::{debug, error, info, warn};
 use veche_frontends::app::{AppAnswer, AppFile, Beginning, Body, Response, Verdict};
@@ -18,36 +18,6 @@ use super::journal::Entry;
 
 /// A handler has failed (RFC 6455, section 7.4.1).
 const FAILED: (u16, &str) = (1011, "internal error");
-
-/// Publications that the hub could not take yet, in order, and the sessions that wait for it to take them.
-#[derive(Default)]
-pub(super) struct Held {
-    publications: VecDeque<(String, Payload)>,
-    /// How many there have been that are with the hub by now.
-    went: u64,
-    sessions: Vec<ConnectionId>,
-}
-
-impl Held {
-    pub(super) fn is_empty(&self) -> bool {
-        self.publications.is_empty()
-    }
-
-    /// How many there have been.
-    pub(super) fn came(&self) -> u64 {
-        self.went + self.publications.len() as u64
-    }
-
-    /// How many of them are with the hub.
-    pub(super) fn went(&self) -> u64 {
-        self.went
-    }
-
-    /// A session that gets no further message until everything is published.
-    pub(super) fn hold_back(&mut self, session: ConnectionId) {
-        self.sessions.push(session);
-    }
-}
 
 impl Here {
     /// Carries out the effects of an application's call; an answer to `current` is given back.
@@ -296,37 +266,42 @@ impl Here {
             });
         }
         let payload = PayloadRef { kind, bytes: data };
-        // Behind those that wait: order is the publisher's.
-        if self.held.is_empty() {
+        // Behind those to the same channel that wait: its order is the publisher's.
+        if !self.held.has(&channel) {
             let Ok(name) = ChannelName::new(&channel) else {
                 return;
             };
-            if shared
-                .hub
-                .publish(None, name, payload, None, &mut shared.ports)
-                .is_ok()
-            {
+            let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+            if hub.publish(None, name, payload, None, ports).is_ok() {
                 return;
             }
         }
-        let payload = payload.to_payload();
-        self.held.publications.push_back((channel, payload));
+        self.held.keep(&channel, payload.to_payload());
     }
 
-    /// Publishes what could not be before, and lets those go on who wait for that.
+    /// Publishes what could not be before, as far as that can be now, and lets those go on who wait for that.
     pub(super) fn publish_held(&mut self, shared: &mut Shared) {
-        while let Some((channel, payload)) = self.held.publications.front() {
-            if let Ok(name) = ChannelName::new(channel) {
-                let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-                let result = hub.publish(None, name, payload.borrow(), None, ports);
-                if result.is_err() {
-                    return self.hand_held_verdicts(shared);
-                }
-            }
-            self.held.publications.pop_front();
-            self.held.went += 1;
+        if self.held.is_empty() {
+            return;
         }
-        shared.app_ready.append(&mut self.held.sessions);
+        let Shared { hub, ports, .. } = shared;
+        let hub = RefCell::new(hub);
+        let home = |channel: &str| {
+            let (name, hub) = (ChannelName::new(channel).ok()?, hub.borrow());
+            let home = hub.home_of(name);
+            (home != hub.worker()).then_some(home)
+        };
+        let take = |channel: &str, payload: &Payload| match ChannelName::new(channel) {
+            Ok(name) => {
+                let mut hub = hub.borrow_mut();
+                let result = hub.publish(None, name, payload.borrow(), None, ports);
+                result.is_ok()
+            }
+            // It was one when it was published.
+            Err(_) => true,
+        };
+        self.held.hand_over(home, take);
+        self.held.release(&mut shared.app_ready);
         self.hand_held_verdicts(shared);
     }
 

@@ -37,7 +37,7 @@ pub(super) struct Questions {
     warnings: Seldom,
 }
 
-/// A verdict that waits until so many publications are with the hub.
+/// A verdict that waits until the publications up to a number are with the hub.
 struct Held {
     behind: u64,
     verdict: (ConnectionId, QuestionId, Verdict),
@@ -160,7 +160,7 @@ impl Here {
         match self.held.is_empty() {
             true => shared.ports.verdicts.push_back(verdict),
             false => {
-                let behind = self.held.came();
+                let behind = self.held.last();
                 self.questions.held.push_back(Held { behind, verdict });
             }
         }
@@ -168,8 +168,9 @@ impl Here {
 
     /// Verdicts follow what was published before them, once that is with the hub.
     pub(super) fn hand_held_verdicts(&mut self, shared: &mut Shared) {
-        let went = self.held.went();
-        while let Some(held) = self.questions.held.pop_front_if(|held| held.behind <= went) {
+        let publications = &self.held;
+        let may_go = |verdict: &mut Held| publications.has_gone(verdict.behind);
+        while let Some(held) = self.questions.held.pop_front_if(may_go) {
             shared.ports.verdicts.push_back(held.verdict);
         }
     }

@@ -54,8 +54,8 @@ impl Here {
 
     /// Whether a batch can be handed over.
     pub(super) fn has_events_to_tell(&self) -> bool {
-        // What it publishes about them would wait behind what waits for credit.
-        if self.heard.queue.is_empty() || !self.held.is_empty() {
+        // What it publishes about them could not be taken.
+        if self.heard.queue.is_empty() || self.held.is_full() {
             return false;
         }
         match self.listener() {

@@ -1,6 +1,7 @@
 //! The applications of one worker: a VM each, and during a reload the one before it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use veche_frontends::app::{AppAnswer, Body, Gone, Outcome, Progress, Request, Response, Verdict};
@@ -11,7 +12,7 @@ use veche_proto::websocket::{MessageKind, handshake};
 use veche_script::{Effects, Handler, Token, Vm, World};
 
 use super::calls::{Calls, Gate};
-use super::carry::Held;
+
 use super::decide::{Questions, decides_on};
 use super::dev::Notices;
 use super::dial::Asked;
@@ -19,6 +20,7 @@ use super::events::Heard;
 use super::far::Far;
 use super::find::Finds;
 use super::handover::Exit;
+use super::held::Held;
 use super::inquire::outcome;
 use super::journal::Journal;
 use super::library::{Shelf, Volume};
@@ -206,6 +208,7 @@ impl Here {
         if let Some(wake) = &self.wake {
             attach(&world, wake);
         }
+        world.set_refused(Rc::clone(self.held.refused()));
         let vm = self.vm(volume, &world)?;
         decides_on(&vm, &volume.kinds);
         Ok(Application {
@@ -359,10 +362,11 @@ impl Apps for Here {
         data: &[u8],
         shared: &mut Shared,
     ) -> Progress {
+        let last = self.held.last();
         let (progress, _) = self.run(app, None, shared, |app, now| {
             app.vm_of(id).message(id, kind, data, now)
         });
-        if !self.held.is_empty() && progress == Some(veche_script::Progress::Done) {
+        if self.held.last() != last && progress == Some(veche_script::Progress::Done) {
             // What was published can't be taken now: whoever goes on publishing waits.
             self.held.hold_back(id);
             return Progress::Waits;

@@ -5,6 +5,8 @@
 
 mod calls;
 mod carry;
+#[cfg(test)]
+mod carry_tests;
 mod decide;
 mod dev;
 mod dial;
@@ -12,6 +14,7 @@ mod events;
 mod far;
 mod find;
 mod handover;
+mod held;
 mod here;
 mod host;
 mod inquire;

@@ -1,0 +1,35 @@
+//! Channels to which scripts can't publish at the moment, since too much waits that they have published.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+
+use foldhash::quality::RandomState;
+
+/// See the module's text. The worker's: it knows what its applications have published and what was taken of it.
+#[derive(Debug, Default)]
+pub struct Refused {
+    all: Cell<bool>,
+    channels: RefCell<HashSet<Box<str>, RandomState>>,
+}
+
+impl Refused {
+    /// Refuses publications to a channel from now on, or takes them again.
+    pub fn set(&self, channel: &str, is_refused: bool) {
+        let mut channels = self.channels.borrow_mut();
+        match is_refused {
+            true => channels.insert(channel.into()),
+            false => channels.remove(channel),
+        };
+    }
+
+    /// Refuses all publications, or none but those to channels that are refused by themselves.
+    pub fn set_all(&self, is_refused: bool) {
+        self.all.set(is_refused);
+    }
+
+    /// Returns whether publications to a channel are refused.
+    #[must_use]
+    pub fn has(&self, channel: &str) -> bool {
+        self.all.get() || self.channels.borrow().contains(channel)
+    }
+}
