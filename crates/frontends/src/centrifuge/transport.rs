@@ -189,7 +189,7 @@ impl Relays {
     }
 }
 
-/// Most relays that wait to be posted; beyond that clients are told to come back.
+/// Most relays that wait to be posted, an equal share for each worker; beyond that clients are told to come back.
 pub(crate) const RELAYS_MAX: usize = 1024;
 
 /// Whether commands that came in a URL are one connect command. Where not even the first can be read, nothing is carried

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{Encoding, Limits};
-use veche_hub::ConnectionId;
+use veche_hub::{ConnectionId, WorkerId};
 use veche_proto::http::{Framing, Head, HttpError, Method, ResponseBody, ResponseHead, Status};
 use veche_proto::websocket::{Decoder, Role};
 
@@ -229,21 +229,35 @@ impl Http {
             Ok(emulation) if emulation.node != shared.process.node() => {
                 status = Status::NOT_FOUND;
             }
-            Ok(_) if shared.ports.relays.len() >= RELAYS_MAX => {
-                status = Status::SERVICE_UNAVAILABLE;
-                headers.push(("Retry-After", "1"));
-            }
-            Ok(emulation) => {
+            Ok(emulation) => match Address::read(&emulation.session) {
+                Some(to) if !has_room(to.worker, shared) => {
+                    status = Status::SERVICE_UNAVAILABLE;
+                    headers.push(("Retry-After", "1"));
+                }
                 // Whether it is there still turns out where it was; a client whose response is over knows it.
-                if let Some(to) = Address::read(&emulation.session) {
+                Some(to) => {
                     let commands = emulation.data.as_ref().into();
                     shared.ports.relays.push_back(Relay { to, commands });
                 }
-            }
+                None => {}
+            },
         }
         reply.write_with(id, status, &headers, b"", shared);
         self.finish(id, reply.keep_alive, shared)
     }
+}
+
+/// Whether commands for responses of a worker can wait to be posted. Each worker has a share of the room, so that one whose
+/// lane is busy leaves room for the commands of others.
+fn has_room(worker: WorkerId, shared: &Shared) -> bool {
+    let relays = &shared.ports.relays;
+    let share = (RELAYS_MAX / usize::from(shared.hub.workers())).max(1);
+    relays.len() < share
+        || relays
+            .iter()
+            .filter(|relay| relay.to.worker == worker)
+            .count()
+            < share
 }
 
 /// Headers by which a page of that origin may read the answer.

@@ -180,9 +180,9 @@ fn a_client_of_which_too_much_is_wanted_meanwhile_connects_again() {
     assert_eq!(closed, Some((3010, "insufficient state".to_owned())));
 }
 
-/// A response whose client has connected, and its reply.
-fn stream(world: &mut World) -> (Peer, Value) {
-    let peer = world.connect(0, PUBLIC);
+/// A response on a worker whose client has connected, and its reply.
+fn stream(world: &mut World, worker: usize) -> (Peer, Value) {
+    let peer = world.connect(worker, PUBLIC);
     let connect = r#"{"id":1,"connect":{}}"#;
     let bytes = world.ask(peer, post("/centrifuge/all/http_stream", connect));
     let (_, rest) = response(&bytes, false);
@@ -195,7 +195,7 @@ fn stream(world: &mut World) -> (Peer, Value) {
 fn commands_that_pile_up_are_counted_by_request() {
     for (requests, is_well) in [(3, true), (40, false)] {
         let mut world = super::world(2);
-        let (peer, reply) = stream(&mut world);
+        let (peer, reply) = stream(&mut world, 0);
         let say = |world: &mut World, commands: &str| {
             let caller = world.connect(0, PUBLIC);
             let body = json!({ "session": reply["session"], "node": "", "data": commands });
@@ -228,4 +228,32 @@ fn commands_that_pile_up_are_counted_by_request() {
             }
         }
     }
+}
+
+#[test]
+fn a_worker_that_takes_no_commands_leaves_room_for_those_of_others() {
+    let mut world = super::world(3);
+    let (slow, of_slow) = stream(&mut world, 1);
+    let (other, of_other) = stream(&mut world, 2);
+    let caller = world.connect(0, PUBLIC);
+    let say = |world: &mut World, reply: &Value| {
+        let ping = r#"{"id":2,"ping":{}}"#;
+        let body = json!({ "session": reply["session"], "node": "", "data": ping });
+        let request = post("/centrifuge/all/emulation", &body.to_string());
+        world.send(caller, request.as_bytes());
+        while world.turn(0) {}
+        responses(&world.take(caller))[0].status
+    };
+    // Worker 1 has no turn.
+    let taken = (0..5_000).take_while(|_| say(&mut world, &of_slow) == 204);
+    assert!((256..2_000).contains(&taken.count()), "it is bounded");
+    assert_eq!(say(&mut world, &of_slow), 503);
+    assert_eq!(say(&mut world, &of_other), 204);
+    world.turn(2);
+    let said = super::streams::chunks(&world.take(other)).concat();
+    assert!(said.contains(r#""id":2"#), "{said}");
+    // What was taken is done when the worker goes on.
+    world.settle();
+    assert!(!world.take(slow).is_empty());
+    assert_eq!(say(&mut world, &of_slow), 204);
 }
