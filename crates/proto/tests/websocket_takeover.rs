@@ -7,8 +7,8 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 use proptest::prelude::*;
 use veche_proto::websocket::deflate::{Agreed, KEPT_WINDOW_BITS_MAX, Policy, negotiate};
 use veche_proto::websocket::{
-    Codecs, ContextBudget, Decoder, Encoder, Error, Event, Limits, MessageKind, Role,
-    encode_message,
+    Codecs, ContextBudget, Decoder, Encoder, Error, Event, Limits, MessageKind, Opcode, Part, Role,
+    encode_control, encode_message,
 };
 
 const LIMITS: Limits = Limits {
@@ -169,6 +169,26 @@ fn frames(payload: &[u8], mask: Option<[u8; 4]>, random: &mut fastrand::Rng) -> 
     out
 }
 
+/// Sends a message in parts of up to so many bytes, which are not empty. Returns a frame for each.
+fn in_parts(
+    encoder: &mut Encoder,
+    data: &[u8],
+    bytes_max: usize,
+    codecs: &mut Codecs,
+) -> Vec<Vec<u8>> {
+    let chunks = data.chunks(bytes_max).enumerate();
+    let frames = chunks.map(|(place, chunk)| {
+        let part = Part {
+            is_first: place == 0,
+            is_last: (place + 1) * bytes_max >= data.len(),
+        };
+        let mut frame = Vec::new();
+        encoder.encode_part(&mut frame, MessageKind::Binary, chunk, part, codecs, None);
+        frame
+    });
+    frames.collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
 
@@ -194,6 +214,12 @@ proptest! {
             // In a row, too: then the stream goes on where it is.
             for _ in 0..random.usize(1..4) {
                 let data = message(&mut random);
+                if random.u8(..4) == 0 && !data.is_empty() {
+                    let parts = in_parts(encoder, &data, data.len().div_ceil(3), &mut codecs);
+                    let payloads: Vec<u8> = parts.iter().flat_map(|one| payload(one).0).copied().collect();
+                    prop_assert!(receiver.read(&whole_frame(&payloads, None)) == data);
+                    continue;
+                }
                 let mut frame = Vec::new();
                 encoder.encode(&mut frame, MessageKind::Binary, &data, &mut codecs, None);
                 prop_assert!(frame.len() <= data.len() + data.len() / 8 + 20);
@@ -283,6 +309,53 @@ proptest! {
             prop_assert_eq!(codecs.take_work(), 0);
         }
         prop_assert_eq!(work[0], work[1]);
+    }
+}
+
+/// Whatever is agreed on, and with control frames between.
+#[test]
+fn parts_make_the_message() {
+    let data: Vec<u8> = (0..20_000_u32)
+        .flat_map(|number| (number / 7).to_be_bytes())
+        .collect();
+    for agreed in [None, Some(windows(15, 15)), Some(agreed("", false))] {
+        let (mut sending, mut receiving) = (Codecs::new(), Codecs::new());
+        let mut encoder = Encoder::new(Role::Server, agreed);
+        let mut decoder = Decoder::new(Role::Client, agreed);
+        for bytes_max in [data.len(), 30_000, 3_000] {
+            let mut frames = in_parts(&mut encoder, &data, bytes_max, &mut sending);
+            let count = data.len().div_ceil(bytes_max);
+            assert_eq!(frames.len(), count);
+            for (place, frame) in frames.iter_mut().enumerate() {
+                encode_control(frame, Opcode::Ping, b"", None);
+                let first = if place > 0 {
+                    0
+                } else if agreed.is_some() {
+                    0x42
+                } else {
+                    2
+                };
+                let last = if place + 1 == count { 0x80 } else { 0 };
+                assert_eq!(frame[0], first | last);
+            }
+            let mut wire = frames.concat();
+            let (mut rest, mut pings, mut messages) = (&mut wire[..], 0, 0);
+            while !rest.is_empty() {
+                let (taken, event) = decoder.decode(rest, &mut receiving, &LIMITS).unwrap();
+                match event {
+                    Some(Event::Message { data: heard, .. }) => {
+                        assert!(*heard == data);
+                        messages += 1;
+                    }
+                    Some(Event::Ping(_)) => pings += 1,
+                    other => panic!("{other:?}"),
+                }
+                rest = &mut rest[taken..];
+            }
+            assert_eq!((messages, pings), (1, count));
+        }
+        let saves = sending.take_work() > 0;
+        assert_eq!(saves, agreed.is_some());
     }
 }
 

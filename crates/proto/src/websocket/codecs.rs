@@ -111,6 +111,15 @@ impl Codecs {
         &self.compressed
     }
 
+    /// Compresses a part of a message so that it refers to nothing before it, and lends the result.
+    pub(super) fn deflate_part(&mut self, data: &[u8], window_bits: u8, is_last: bool) -> &[u8] {
+        self.deflate(b"", data, window_bits);
+        if !is_last {
+            self.compressed.extend_from_slice(&TAIL);
+        }
+        &self.compressed
+    }
+
     /// Compresses `data` for a receiver who has inflated `window` last, and lends the result. `window` has at most
     /// [`KEPT_WINDOW_BITS_MAX`].
     pub(super) fn deflate_after(&mut self, window: &[u8], data: &[u8], window_bits: u8) -> &[u8] {

@@ -1,9 +1,9 @@
-//! Messages and control frames to bytes, appended to the caller's buffer, one frame each: who sends whole messages
-//! needs no fragments. The bytes go to the connection's outbox next.
+//! Messages and control frames to bytes, appended to the caller's buffer: one frame each, but for long messages that are
+//! sent in parts. The bytes go to the connection's outbox next.
 
 use super::context::Context;
 use super::deflate::Agreed;
-use super::frame::{Opcode, write_header};
+use super::frame::{Opcode, clear_fin, write_header};
 use super::{Codecs, MessageKind, Role, close, mask as masking};
 
 /// Below this a message without context is sent plain: its compressed form is hardly ever shorter by a header's worth.
@@ -44,6 +44,15 @@ pub fn encode_close(out: &mut Vec<u8>, code: Option<u16>, reason: &str, mask: Op
         None => 0,
     };
     frame(out, Opcode::Close, false, &payload[..length], mask);
+}
+
+/// Which part of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Nothing of the message stands before it.
+    pub is_first: bool,
+    /// Nothing follows.
+    pub is_last: bool,
 }
 
 /// One connection's sending side of messages, with its compression context where one is kept.
@@ -112,6 +121,38 @@ impl Encoder {
         }
         encode_message(out, kind, data, mask);
         false
+    }
+
+    /// Appends a part of a message as a frame. Until the last part was appended only control frames may stand between.
+    ///
+    /// Where compression was agreed on, the whole message is compressed, each part by itself.
+    pub fn encode_part(
+        &mut self,
+        out: &mut Vec<u8>,
+        kind: MessageKind,
+        data: &[u8],
+        part: Part,
+        codecs: &mut Codecs,
+        mask: Option<[u8; 4]>,
+    ) {
+        let opcode = match part.is_first {
+            true => kind.into(),
+            false => Opcode::Continuation,
+        };
+        let start = out.len();
+        match self.deflate {
+            None => frame(out, opcode, false, data, mask),
+            Some(agreed) => {
+                // The peer's window has what no context has kept: the next message refers to nothing before itself.
+                self.context = None;
+                let window_bits = agreed.window_bits_of(self.role);
+                let compressed = codecs.deflate_part(data, window_bits, part.is_last);
+                frame(out, opcode, part.is_first, compressed, mask);
+            }
+        }
+        if !part.is_last {
+            clear_fin(&mut out[start..]);
+        }
     }
 
     fn keep(&mut self, data: &[u8], agreed: Agreed, codecs: &Codecs) {

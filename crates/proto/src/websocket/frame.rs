@@ -197,3 +197,8 @@ pub(super) fn write_header(
     }
     out.extend_from_slice(&header[..size]);
 }
+
+/// Makes a frame that was just written a part of a message that goes on.
+pub(super) fn clear_fin(frame: &mut [u8]) {
+    frame[0] &= !FIN;
+}

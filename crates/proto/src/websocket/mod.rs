@@ -24,7 +24,7 @@ mod utf8;
 pub use codecs::Codecs;
 pub use context::ContextBudget;
 pub use decoder::{Decoder, Event};
-pub use encoder::{Encoder, encode_close, encode_control, encode_message};
+pub use encoder::{Encoder, Part, encode_close, encode_control, encode_message};
 pub use error::Error;
 pub use frame::{HEADER_BYTES_MAX, Opcode};
 pub use veche_types::MessageKind;
