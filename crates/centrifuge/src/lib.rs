@@ -58,7 +58,7 @@ pub use request::{
     ChannelRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest,
     Request, RpcRequest, Secret, SendRequest, ServerSub, SubRefreshRequest, SubscribeRequest,
 };
-pub use write::{Batch, BinaryInJson};
+pub use write::{Batch, BinaryInJson, Element, Parts};
 
 /// What a connection speaks, from its beginning to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

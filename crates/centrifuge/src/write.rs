@@ -2,7 +2,10 @@
 //! the business of [`json`] and [`protobuf`], so that both encodings always say the same.
 
 pub(crate) mod json;
+mod parts;
 pub(crate) mod protobuf;
+
+pub use parts::{Element, Parts};
 
 use crate::{Data, Delta, Encoding, Push, Reply};
 
@@ -11,6 +14,14 @@ use crate::{Data, Delta, Encoding, Push, Reply};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("binary data for a client that speaks JSON")]
 pub struct BinaryInJson;
+
+impl<M: Message> Message for &M {
+    const KEEPS_ZEROS: bool = M::KEEPS_ZEROS;
+
+    fn write(&self, fields: &mut impl Fields) {
+        (**self).write(fields);
+    }
+}
 
 /// What can be written: a list of fields, told in the order in which they are to stand.
 pub(crate) trait Message {

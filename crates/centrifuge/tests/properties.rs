@@ -7,10 +7,10 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use veche_centrifuge::{
-    ClientInfo, Command, CommandError, ConnectResult, Data, Delta, Disconnect, Encoding,
-    HistoryResult, Limits, Malformed, Outcome, PresenceResult, PresenceStatsResult, Publication,
-    Push, PushBody, Refresh, RefreshResult, Reply, Request, RpcResult, SubRefreshResult, Subscribe,
-    SubscribeResult, Unsubscribe,
+    ClientInfo, Command, CommandError, ConnectResult, Data, Delta, Disconnect, Element, Encoding,
+    HistoryResult, Limits, Malformed, Outcome, Parts, PresenceResult, PresenceStatsResult,
+    Publication, Push, PushBody, Refresh, RefreshResult, Reply, Request, RpcResult,
+    SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe,
 };
 
 use Encoding::{Json, Protobuf};
@@ -435,7 +435,48 @@ fn write(supply: &Supply<'_>, which: u8) -> (Vec<u8>, Vec<u8>) {
         id: supply.short(),
         outcome,
     };
-    both(|encoding, out| encoding.write_reply(out, &reply).unwrap())
+    both(|encoding, out| {
+        encoding.write_reply(out, &reply).unwrap();
+        assert_eq!(in_parts(encoding, &reply), *out);
+    })
+}
+
+/// A reply as it is written part by part, where that can be.
+fn in_parts(encoding: Encoding, reply: &Reply<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let (outcome, elements): (_, Vec<Element<'_>>) = match reply.outcome {
+        Outcome::History(result) => (
+            Outcome::History(HistoryResult {
+                publications: &[],
+                ..result
+            }),
+            result
+                .publications
+                .iter()
+                .copied()
+                .map(Element::Publication)
+                .collect(),
+        ),
+        Outcome::Presence(result) => (
+            Outcome::Presence(PresenceResult::default()),
+            result
+                .presence
+                .iter()
+                .map(|(id, info)| Element::Client(id, *info))
+                .collect(),
+        ),
+        _ => {
+            encoding.write_reply(&mut out, reply).unwrap();
+            return out;
+        }
+    };
+    let bytes = elements.iter().map(|one| encoding.element_bytes(one)).sum();
+    let mut parts = Parts::begin(encoding, &mut out, &Reply { outcome, ..*reply }, bytes);
+    for element in &elements {
+        parts.element(&mut out, element).unwrap();
+    }
+    parts.end(&mut out);
+    out
 }
 
 fn both(write: impl Fn(Encoding, &mut Vec<u8>)) -> (Vec<u8>, Vec<u8>) {

@@ -16,6 +16,17 @@ pub(crate) fn message(out: &mut Vec<u8>, message: &impl Message) -> Result<(), B
     result
 }
 
+/// Appends an entry of an object; where that fails, the entry is not whole.
+pub(super) fn entry(
+    out: &mut Vec<u8>,
+    key: &str,
+    value: &impl Message,
+) -> Result<(), BinaryInJson> {
+    string(&mut *out, key);
+    out.push(b':');
+    message(out, value)
+}
+
 /// Appends data; where that fails, nothing is appended.
 pub(crate) fn data(out: &mut Vec<u8>, data: Data<'_>, delta: Delta) -> Result<(), BinaryInJson> {
     match (data, delta) {

@@ -15,6 +15,39 @@ pub(crate) fn delimited(out: &mut Vec<u8>, message: &impl Message) {
     message.write(&mut Writing { out });
 }
 
+/// Appends fields without a message around them.
+pub(super) fn write(out: &mut Vec<u8>, fields: impl FnOnce(&mut Writing<'_>)) {
+    fields(&mut Writing { out });
+}
+
+/// Bytes that fields take.
+pub(super) fn count(fields: impl FnOnce(&mut Counting)) -> usize {
+    let mut counted = Counting { bytes: 0 };
+    fields(&mut counted);
+    counted.bytes
+}
+
+/// Appends a reply up to the first field of its result, to which `more` bytes are to be added; returns the fields that
+/// stand behind them.
+pub(super) fn open(
+    out: &mut Vec<u8>,
+    id: u32,
+    number: u32,
+    result: &impl Message,
+    more: usize,
+) -> Vec<u8> {
+    let mut rest = Vec::new();
+    result.write(&mut Writing { out: &mut rest });
+    let id_bytes = count(|fields| fields.number(1, id.into()));
+    let length = rest.len() + more;
+    put(out, (id_bytes + field_size(length)) as u64);
+    let mut fields = Writing { out };
+    fields.number(1, id.into());
+    fields.varint(key(number, LENGTH));
+    fields.varint(length as u64);
+    rest
+}
+
 /// Bytes that a message takes.
 fn size(message: &impl Message) -> usize {
     let mut counted = Counting { bytes: 0 };
@@ -67,11 +100,11 @@ trait Parts {
     }
 }
 
-struct Writing<'o> {
+pub(super) struct Writing<'o> {
     out: &'o mut Vec<u8>,
 }
 
-struct Counting {
+pub(super) struct Counting {
     bytes: usize,
 }
 
