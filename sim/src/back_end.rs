@@ -206,9 +206,9 @@ impl World {
             at_ms: self.now_ms,
         };
         let query = Query {
-            since: None,
             limit: look.limit,
             is_reverse,
+            ..Query::default()
         };
         self.question(worker, channel, Asked::Look(look), Question::History(query))
     }
@@ -303,7 +303,7 @@ impl World {
     fn check_page(&mut self, look: Look, page: &Page) -> Check {
         let (channel, name) = (look.channel, CHANNELS[look.channel].name);
         let most = CHANNELS[channel].kind.size(&self.setup) as usize;
-        let count = page.publications.len();
+        let count = page.len();
         promise!(
             count <= most.min(look.limit),
             "no more is remembered than is to be",
@@ -311,7 +311,7 @@ impl World {
             look.limit
         );
         let mut before = None;
-        for publication in &page.publications {
+        for publication in page.iter() {
             let age_ms = (WALL_MS + look.at_ms).saturating_sub(publication.at_ms);
             promise!(
                 age_ms < self.setup.history_ttl_ms,

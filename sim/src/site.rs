@@ -121,6 +121,7 @@ fn site(setup: &Setup) -> Site {
         admin_keys: Vec::new(),
         namespaces: Arc::new(channels::namespaces(setup)),
         history_bytes_max: setup.history_bytes_max,
+        history_answer_max: 10_000,
     }
 }
 

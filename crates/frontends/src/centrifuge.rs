@@ -9,6 +9,7 @@
 //! command is written before the hub is called again, so it stands before all that follows from it; while a connect
 //! command waits for the homes of several channels, what comes meanwhile waits behind its reply.
 
+mod answering;
 mod channels;
 mod claims;
 mod commands;
@@ -47,6 +48,7 @@ use crate::route::Route;
 use crate::shared::{NoteLevel, Now, Shared};
 use crate::step::Block;
 use crate::work;
+use answering::Answering;
 use connecting::Connecting;
 use deciding::Deciding;
 use frame::Frame;
@@ -85,6 +87,8 @@ pub(crate) struct Centrifuge {
     relays: Relays,
     /// What the next command waits for.
     waiting: Option<Waiting>,
+    /// The answer to the last one, while that is being written; nothing else is said before it is whole.
+    answering: Option<Box<Answering>>,
     /// Of the last request to the hub on behalf of a command.
     ticket: u32,
     /// Channels to which a back end has subscribed it, until their homes have answered.
@@ -173,6 +177,8 @@ enum Done {
     Yes,
     /// It has asked for something, and ends when that comes.
     Waits(Waiting),
+    /// It has an answer that is written in slices, behind those before it.
+    Answers(Box<Answering>),
     /// Nothing of it was done: it is to be tried again.
     Not(Block),
     Close(DisconnectCode),
@@ -226,6 +232,7 @@ impl Centrifuge {
             is_counted: false,
             relays: Relays::default(),
             waiting: None,
+            answering: None,
             ticket: 0,
             given: Givens::default(),
             has_asked: false,
@@ -332,7 +339,14 @@ impl Centrifuge {
     /// Goes on with the commands there are.
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) -> Flow {
         loop {
-            let flow = self.go_on_with_message(cx);
+            let flow = match self.go_on_with_answer(cx) {
+                Flow::GoOn => self.go_on_with_message(cx),
+                flow => return flow,
+            };
+            if self.answering.is_some() {
+                // A command has just had a long answer, which comes before the next command.
+                continue;
+            }
             if flow != Flow::GoOn {
                 return flow;
             }
@@ -342,6 +356,23 @@ impl Centrifuge {
             self.message = commands;
             (self.taken, self.commands) = (0, 0);
         }
+    }
+
+    /// Goes on with an answer that is not whole.
+    fn go_on_with_answer(&mut self, cx: &mut Context<'_>) -> Flow {
+        let Some(answering) = &mut self.answering else {
+            return Flow::GoOn;
+        };
+        let flow = answering.go_on(self.encoding, cx);
+        if !matches!(flow, Flow::Wait(_)) {
+            self.answering = None;
+        }
+        flow
+    }
+
+    /// The session is over: what is not written of an answer never is.
+    pub(crate) fn end_answer(&mut self) {
+        self.answering = None;
     }
 
     fn go_on_with_message(&mut self, cx: &mut Context<'_>) -> Flow {
@@ -425,6 +456,10 @@ impl Centrifuge {
                     self.waiting = Some(waiting);
                     return Flow::Wait(Block::Answer);
                 }
+                Done::Answers(answering) => {
+                    self.answering = Some(answering);
+                    return Flow::Wait(Block::Output);
+                }
                 Done::Close(code) => return code.into(),
                 Done::End(code, reason) => return Flow::Close(code, reason),
             }
@@ -474,7 +509,7 @@ impl Centrifuge {
                 self.subscribed(&asked, joined.as_deref(), &mut frame, cx)
             }
             (Waiting::Publish { id }, Answer::Published(_)) => commands::published(id, &mut frame),
-            (Waiting::Asked { id }, answer) => commands::answered(id, &answer, &mut frame, cx),
+            (Waiting::Asked { id }, answer) => commands::answered(id, answer, &mut frame, cx),
             (waiting, _) => Done::Waits(waiting),
         };
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
@@ -485,6 +520,10 @@ impl Centrifuge {
                 Some(code) => code.into(),
                 None => self.catch_up(cx),
             }),
+            Done::Answers(answering) => {
+                self.answering = Some(answering);
+                Some(Flow::GoOn)
+            }
             Done::Close(code) => Some(code.into()),
             Done::Waits(waiting) => {
                 self.waiting = Some(waiting);

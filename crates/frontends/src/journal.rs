@@ -304,6 +304,15 @@ impl Journal {
         }
     }
 
+    /// More of the same message.
+    pub(crate) fn said_more(&mut self, id: ConnectionId, bytes: usize) {
+        if let Some(entry) = self.entry(id)
+            && entry.session.is_some()
+        {
+            entry.bytes_out += bytes as u64;
+        }
+    }
+
     /// A Close frame, ours or the client's: the first one counts.
     pub(crate) fn closed(&mut self, id: ConnectionId, code: Option<u16>) {
         if let Some(entry) = self.entry(id)

@@ -276,6 +276,8 @@ impl Shared {
     fn remember(&mut self) {
         let (namespaces, bytes_max) = (&self.site.namespaces, self.site.history_bytes_max);
         self.hub.set_history(Arc::clone(namespaces), bytes_max);
+        let answer_max = self.site.history_answer_max;
+        self.hub.set_history_answer_max(answer_max);
     }
 
     /// Begins a turn.

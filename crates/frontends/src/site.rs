@@ -103,6 +103,8 @@ pub struct Site {
     pub namespaces: Arc<Namespaces>,
     /// What they all may take for that, in bytes; each worker has its part.
     pub history_bytes_max: usize,
+    /// How many publications one answer has at most.
+    pub history_answer_max: usize,
 }
 
 /// A secret that opens the API. It shows itself to nobody.

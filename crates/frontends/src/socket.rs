@@ -516,6 +516,9 @@ impl Socket {
             Session::Centrifuge(_) => crate::centrifuge::words(code, reason),
             _ => (code, reason.into()),
         };
+        if let Session::Centrifuge(session) = &mut self.session {
+            session.end_answer();
+        }
         if let Session::Centrifuge(session) = &self.session
             && (self.is_response || session.is_one_way())
         {

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use crate::channel::{Channel, Home};
+use crate::page::{Page, Query};
 use crate::publish::Origin;
-use crate::stream::{Page, Query, RECOVERED_MAX, Recovered};
+use crate::stream::{RECOVERED_MAX, Recovered};
 use crate::streams::{Eviction, Gone};
 use crate::{Hub, Namespaces, Now, Position, SubscribeOptions};
 
@@ -17,6 +18,9 @@ const EVICTIONS_MAX: usize = 32;
 const LOOKS: usize = 30;
 const LOOK_MIN: usize = 256;
 const LOOK_MAX: usize = 8192;
+
+/// Of what history may take, this part may be lent to answers after streams have dropped it.
+const LENT_PART: usize = 4;
 
 /// So many streams are looked at for one that nobody needs before any gives up its publications.
 const SEARCHED: usize = 32;
@@ -39,6 +43,14 @@ pub enum HistoryError {
     /// The position is one of another epoch.
     #[error("the position is none of the channel's stream")]
     Unrecoverable,
+    /// One answer has at most so many publications.
+    #[error(
+        "an answer has at most {0} publications: ask for fewer, and for the others since the last of these"
+    )]
+    TooMany(usize),
+    /// Answers that are on their way refer to too much of what channels have dropped.
+    #[error("too many answers are on their way to clients that read slowly")]
+    Busy,
 }
 
 impl Hub {
@@ -56,6 +68,11 @@ impl Hub {
         );
         self.namespaces = namespaces;
         self.history_bytes_max = bytes_max / usize::from(self.workers);
+    }
+
+    /// Sets how many publications one answer has at most.
+    pub fn set_history_answer_max(&mut self, publications: usize) {
+        self.history_answer_max = publications;
     }
 
     /// Whether something gets old, or is over, also while nothing happens: [`look_after`](Self::look_after) is needed.
@@ -192,10 +209,15 @@ impl Hub {
         query: &Query,
     ) -> Result<Box<Page>, HistoryError> {
         let stream = self.remembered(channel)?;
-        let page = self.streams.get(stream).page(query);
-        let page = page.map(Box::new).ok_or(HistoryError::Unrecoverable);
+        let page = match self.streams.lent().bytes() > self.history_bytes_max / LENT_PART {
+            true => Err(HistoryError::Busy),
+            false => {
+                let stream = self.streams.get(stream);
+                stream.page(query, self.history_answer_max)
+            }
+        };
         self.keep_to_budget();
-        page
+        page.map(Box::new)
     }
 
     /// `None`: the answer comes when the log has it.

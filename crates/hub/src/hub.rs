@@ -43,6 +43,7 @@ pub struct Hub {
     /// As home: what channels remember, and how many bytes that may take.
     pub(crate) streams: Streams,
     pub(crate) history_bytes_max: usize,
+    pub(crate) history_answer_max: usize,
     pub(crate) recent: Recent,
     pub(crate) presence: Presence,
     pub(crate) announcements: Announcements,
@@ -120,6 +121,7 @@ impl Hub {
             namespaces: Arc::default(),
             streams: Streams::new(epochs),
             history_bytes_max: usize::MAX,
+            history_answer_max: usize::MAX,
             recent: Recent::default(),
             presence: Presence::default(),
             announcements: Announcements::default(),

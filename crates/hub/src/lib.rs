@@ -56,6 +56,7 @@ mod name;
 mod namespace;
 mod options;
 mod outlet;
+mod page;
 mod pattern;
 mod payload;
 mod pending;
@@ -65,6 +66,7 @@ mod publish;
 mod question;
 mod queue;
 mod recent;
+mod records;
 mod rest;
 mod roster;
 mod settling;
@@ -94,13 +96,14 @@ pub use namespace::{
 };
 pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};
+pub use page::{Page, Query};
 pub use pattern::{Pattern, PatternError};
 pub use payload::{Delivery, ENCODINGS_MAX, Encodings, Event, Format, Publication};
 pub use presence::{MEMBERS_MAX, PresenceError, PresenceStats};
 pub use publish::{NoCredit, Published};
 pub use question::Question;
 pub use settling::{Caller, Instructed};
-pub use stream::{Page, Query, RECOVERED_MAX, Recovered};
+pub use stream::{RECOVERED_MAX, Recovered};
 pub use user::UserStatus;
 pub use veche_types::{
     BadPosition, ClientInfo, ConnectionId, Epoch, Info, Now, Payload, PayloadKind, PayloadRef,

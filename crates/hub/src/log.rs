@@ -133,7 +133,7 @@ impl Hub {
             return Ok(false);
         }
         let now_ms = self.now.wall_ms;
-        let stream = Stream::restored(restored, now_ms);
+        let stream = Stream::restored(restored, self.streams.lent(), now_ms);
         let stream = self
             .streams
             .restore(index, channel.len(), stream, &history, now_ms);

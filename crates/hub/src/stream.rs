@@ -1,11 +1,12 @@
 //! What a channel remembers: its position, and its latest publications.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::namespace::Recovery;
+use crate::page::{Page, Query};
+use crate::records::{Lent, RECORD_BYTES, Record, Records};
 use crate::{
-    Epoch, Event, History, Info, Payload, Position, Publication, Restored, Since, Version,
+    Epoch, History, HistoryError, Info, Payload, Position, Publication, Restored, Since, Version,
 };
 
 /// The most publications that somebody gets who comes back; who has missed more is told so.
@@ -15,33 +16,12 @@ pub const RECOVERED_MAX: usize = 300;
 /// to, but for who lost his connection just now.
 pub(crate) const FRESH_MS: u64 = 60_000;
 
-/// So many bytes of publications make a page at most, but for a single one that is larger.
-const PAGE_BYTES_MAX: usize = 8 << 20;
-
-/// What a publication costs beside its bytes: the record, and the count that shares the bytes.
-const RECORD_BYTES: usize = size_of::<Record>() + 40;
-
-/// A publication that is kept. Its offset is its place: offsets have no gaps up to the top.
-#[derive(Debug)]
-struct Record {
-    payload: Payload,
-    at_ms: u64,
-    info: Option<Arc<Info>>,
-}
-
-impl Record {
-    fn bytes(&self) -> usize {
-        let info = self.info.as_ref().map_or(0, |info| info.bytes());
-        RECORD_BYTES + self.payload.bytes.len() + info
-    }
-}
-
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Stream {
     epoch: Epoch,
     top: u64,
-    records: VecDeque<Record>,
+    records: Records,
     /// The greatest so far, with the epoch of whoever counts them.
     version: Option<Box<Version>>,
     /// When it was last published to, or began.
@@ -60,69 +40,50 @@ pub struct Recovered {
     pub are_latest: bool,
 }
 
-/// A part of a channel's history.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// Of the latest publication.
-    pub position: Position,
-    /// In the order that was asked for.
-    pub publications: Vec<Publication>,
-}
-
-/// Which part of a channel's history.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Query {
-    /// Those behind it, or before it if the latest come first.
-    pub since: Option<Since>,
-    /// At most so many.
-    pub limit: usize,
-    /// The latest first.
-    pub is_reverse: bool,
-}
-
 impl Stream {
     pub(crate) fn new(epoch: Epoch, now_ms: u64) -> Self {
         Self {
             epoch,
             top: 0,
-            records: VecDeque::new(),
+            records: Records::default(),
             version: None,
             touched_ms: now_ms,
         }
     }
 
     /// One that was, as far as its publications are whole; and how many bytes those take.
-    pub(crate) fn restored(restored: Restored, now_ms: u64) -> (Self, usize) {
+    pub(crate) fn restored(restored: Restored, lent: &Lent, now_ms: u64) -> (Self, usize) {
         let Restored {
             epoch,
             top,
             version,
-            publications,
+            mut publications,
             ..
         } = restored;
         let touched_ms = publications.last().map_or(now_ms, |last| last.at_ms);
         let mut stream = Self {
             epoch,
             top,
-            records: VecDeque::new(),
+            records: Records::default(),
             version: version.map(Box::new),
             touched_ms,
         };
         let mut bytes = 0;
         // Offsets are places, counted from the top: what is not next to the ones behind it can't be told from others.
-        let mut expected = top;
-        for one in publications.into_iter().rev() {
-            if one.position.map(|position| position.offset) != Some(expected) {
-                break;
-            }
-            expected -= 1;
+        let offsets = (0..=top).rev();
+        let latest = publications.iter().rev().zip(offsets);
+        let are_next = |(one, offset): &(&Publication, u64)| {
+            one.position.map(|position| position.offset) == Some(*offset)
+        };
+        let count = latest.take_while(are_next).count();
+        for one in publications.drain(publications.len() - count..) {
             let record = Record {
                 payload: one.payload,
                 at_ms: one.at_ms,
                 info: one.info,
             };
             bytes += record.bytes();
-            stream.records.push_front(record);
+            stream.records.push(record, lent);
         }
         (stream, bytes)
     }
@@ -168,6 +129,7 @@ impl Stream {
     pub(crate) fn append(
         &mut self,
         (payload, info): (Payload, Option<Arc<Info>>),
+        lent: &Lent,
         now_ms: u64,
     ) -> (Position, usize) {
         self.top += 1;
@@ -178,7 +140,7 @@ impl Stream {
             info,
         };
         let bytes = record.bytes();
-        self.records.push_back(record);
+        self.records.push(record, lent);
         (self.position(), bytes)
     }
 
@@ -197,13 +159,7 @@ impl Stream {
 
     /// Lets go of the oldest publication, if there is one. Returns how many bytes that were.
     pub(crate) fn drop_oldest(&mut self) -> usize {
-        let Some(oldest) = self.records.pop_front() else {
-            return 0;
-        };
-        if self.records.is_empty() {
-            self.records = VecDeque::new();
-        }
-        oldest.bytes()
+        self.records.pop_front().map_or(0, |oldest| oldest.bytes())
     }
 
     /// Lets go of all publications; the position stays. Returns how many bytes they were.
@@ -292,64 +248,80 @@ impl Stream {
         }
     }
 
-    /// A part of the history; `None`: the place that was named is not of this stream.
-    pub(crate) fn page(&self, query: &Query) -> Option<Page> {
+    /// A part of the history, if that has no more than so many publications.
+    pub(crate) fn page(&self, query: &Query, answer_max: usize) -> Result<Page, HistoryError> {
         let count = self.records.len();
         let lowest = self.lowest();
-        let publications = match (&query.since, query.is_reverse) {
-            (Some(since), _) if !self.is_of(since) => return None,
+        if query.since.is_some_and(|since| !self.is_of(&since)) {
+            return Err(HistoryError::Unrecoverable);
+        }
+        let mut places = match (&query.since, query.is_reverse) {
             (since, false) => {
                 let behind = since.map_or(lowest, |since| since.offset.saturating_add(1));
                 let first = behind.saturating_sub(lowest).min(count as u64) as usize;
-                let end = first.saturating_add(query.limit).min(count);
-                page_of(self.publications(first..end))
+                first..first.saturating_add(query.limit).min(count)
             }
             (since, true) => {
                 let before = since.map_or(self.top.saturating_add(1), |since| since.offset);
                 let end = before.saturating_sub(lowest).min(count as u64) as usize;
-                let first = end.saturating_sub(query.limit);
-                page_of(self.publications(first..end).rev())
+                end.saturating_sub(query.limit)..end
             }
         };
-        Some(Page {
-            position: self.position(),
-            publications,
-        })
+        // Who asks for all there is gets it while that is not too much.
+        let asked = match query.limit {
+            usize::MAX => places.len(),
+            limit => limit,
+        };
+        if asked > answer_max {
+            return Err(HistoryError::TooMany(answer_max));
+        }
+        let records = self.records.range(places.clone());
+        let fitting = match query.is_reverse {
+            false => fitting(records, query.bytes_max),
+            true => fitting(records.rev(), query.bytes_max),
+        };
+        match query.is_reverse {
+            false => places.end = places.start + fitting,
+            true => places.start = places.end - fitting,
+        }
+        let lowest = lowest + places.start as u64;
+        let excerpt = self.records.share(places);
+        Ok(Page::new(
+            self.position(),
+            excerpt,
+            lowest,
+            query.is_reverse,
+        ))
     }
 
     fn is_of(&self, since: &Since) -> bool {
         since.epoch.is_none_or(|epoch| epoch == self.epoch)
     }
 
-    fn publications(
-        &self,
-        places: std::ops::Range<usize>,
-    ) -> impl DoubleEndedIterator<Item = Publication> {
-        let lowest = self.lowest();
-        let begin = places.start;
-        let records = self.records.range(places).enumerate();
-        records.map(move |(place, record)| Publication {
-            payload: record.payload.clone(),
-            position: Some(Position {
+    fn publications(&self, places: std::ops::Range<usize>) -> impl Iterator<Item = Publication> {
+        let first = self.lowest() + places.start as u64;
+        let records = self.records.range(places);
+        records.zip(first..).map(|(record, offset)| {
+            record.publication(Position {
                 epoch: self.epoch,
-                offset: lowest + (begin + place) as u64,
-            }),
-            at_ms: record.at_ms,
-            event: Event::Published,
-            info: record.info.clone(),
+                offset,
+            })
         })
     }
 }
 
-/// As many as fit a page.
-fn page_of(publications: impl Iterator<Item = Publication>) -> Vec<Publication> {
+/// How many of them have no more than so many bytes together; the first in any case.
+fn fitting<'a>(records: impl Iterator<Item = &'a Record>, bytes_max: usize) -> usize {
+    if bytes_max == usize::MAX {
+        return records.count();
+    }
     let mut bytes = 0;
-    let fits = |publication: &Publication| {
+    let fits = |record: &&Record| {
         let is_first = bytes == 0;
-        bytes += RECORD_BYTES + publication.payload.bytes.len();
-        is_first || bytes <= PAGE_BYTES_MAX
+        bytes += RECORD_BYTES + record.payload.bytes.len();
+        is_first || bytes <= bytes_max
     };
-    publications.take_while(fits).collect()
+    records.take_while(fits).count()
 }
 
 #[cfg(test)]
@@ -378,7 +350,7 @@ mod tests {
                 kind: PayloadKind::Text,
                 bytes: Bytes::from(number.to_string()),
             };
-            let (position, _) = stream.append((payload, None), number * 100);
+            let (position, _) = stream.append((payload, None), &Lent::default(), number * 100);
             assert_eq!(position.offset, number);
             stream.trim(&HISTORY, number * 100);
         }
@@ -443,10 +415,11 @@ mod tests {
         assert!(!stream.has_records());
         assert!(stream.recover(&[since(3)], Recovery::Missed, 1).is_whole);
         assert!(!stream.recover(&[since(2)], Recovery::Missed, 1).is_whole);
-        let page = stream.page(&Query {
+        let query = Query {
             limit: 9,
             ..Query::default()
-        });
+        };
+        let page = stream.page(&query, usize::MAX);
         assert_eq!(page.expect("of this stream").position.offset, 3);
     }
 
@@ -474,7 +447,7 @@ mod tests {
                 kind: PayloadKind::Text,
                 bytes: Bytes::new(),
             };
-            stream.append((payload, None), 0);
+            stream.append((payload, None), &Lent::default(), 0);
         }
         assert!(!stream.recover(&[since(0)], Recovery::Missed, 1).is_whole);
         let recovered = stream.recover(&[since(1)], Recovery::Missed, 1);
@@ -504,9 +477,11 @@ mod tests {
                 since: offset.map(since),
                 limit,
                 is_reverse,
+                ..Query::default()
             };
-            let page = stream.page(&query).expect("of this stream");
-            assert_eq!(offsets(&page.publications), expected, "{query:?}");
+            let page = stream.page(&query, 9).expect("of this stream");
+            let publications: Vec<_> = page.iter().collect();
+            assert_eq!(offsets(&publications), expected, "{query:?}");
             assert_eq!(page.position.offset, 8);
         }
         let foreign = Query {
@@ -516,41 +491,76 @@ mod tests {
             }),
             ..Query::default()
         };
-        assert_eq!(stream.page(&foreign), None);
+        let unrecoverable = Err(HistoryError::Unrecoverable);
+        assert_eq!(stream.page(&foreign, 9), unrecoverable);
+    }
+
+    #[test]
+    fn an_answer_with_more_than_it_may_have_is_refused() {
+        // 4 to 8 are kept.
+        let stream = stream(8);
+        for (offset, limit, is_refused) in [
+            (None, usize::MAX, true),
+            (Some(4), usize::MAX, false),
+            (None, 4, false),
+            // However few there are.
+            (Some(8), 5, true),
+            (None, 0, false),
+        ] {
+            for is_reverse in [false, true] {
+                let query = Query {
+                    since: offset.filter(|_| !is_reverse).map(since),
+                    limit,
+                    is_reverse,
+                    ..Query::default()
+                };
+                let is_refused = is_refused || is_reverse && limit == usize::MAX;
+                let page = stream.page(&query, 4);
+                let error = is_refused.then_some(HistoryError::TooMany(4));
+                assert_eq!(page.err(), error, "{query:?}");
+            }
+        }
     }
 
     #[test]
     fn a_page_has_an_end_and_never_none() {
+        const BYTES_MAX: usize = 9_000;
         let mut stream = Stream::new(epoch(), 0);
         for _ in 0..4 {
             let payload = Payload {
                 kind: PayloadKind::Binary,
-                bytes: Bytes::from(vec![0; PAGE_BYTES_MAX / 3]),
+                bytes: Bytes::from(vec![0; BYTES_MAX / 3]),
             };
-            stream.append((payload, None), 0);
+            stream.append((payload, None), &Lent::default(), 0);
         }
         let query = |since: Option<u64>, is_reverse| Query {
             since: since.map(self::since),
             limit: usize::MAX,
             is_reverse,
+            bytes_max: BYTES_MAX,
         };
         let count = |query| {
-            stream
-                .page(&query)
-                .expect("of this stream")
-                .publications
-                .len()
+            let page = stream.page(&query, usize::MAX);
+            page.expect("of this stream").len()
         };
         assert_eq!(count(query(None, false)), 2);
         assert_eq!(count(query(Some(2), false)), 2);
         assert_eq!(count(query(None, true)), 2);
         let large = Payload {
             kind: PayloadKind::Binary,
-            bytes: Bytes::from(vec![0; 2 * PAGE_BYTES_MAX]),
+            bytes: Bytes::from(vec![0; 2 * BYTES_MAX]),
         };
-        stream.append((large, None), 0);
-        let page = stream.page(&query(Some(4), false)).expect("of this stream");
-        assert_eq!(page.publications.len(), 1);
+        stream.append((large, None), &Lent::default(), 0);
+        let count = |query| {
+            let page = stream.page(&query, usize::MAX);
+            page.expect("of this stream").len()
+        };
+        assert_eq!(count(query(Some(4), false)), 1);
+        let all = Query {
+            bytes_max: usize::MAX,
+            ..query(None, true)
+        };
+        assert_eq!(count(all), 5);
     }
 
     #[test]
@@ -583,7 +593,7 @@ mod tests {
                 kind: PayloadKind::Text,
                 bytes: Bytes::from(vec![b'x'; number]),
             };
-            bytes += stream.append((payload, None), 0).1;
+            bytes += stream.append((payload, None), &Lent::default(), 0).1;
             bytes -= stream.trim(&HISTORY, 0);
         }
         bytes -= stream.drop_oldest();

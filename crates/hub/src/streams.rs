@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::channel::{Channel, reserve_one};
 use crate::log::Changes;
 use crate::position::Epochs;
+use crate::records::Lent;
 use crate::stream::Stream;
 use crate::{History, Info, Payload, Position};
 
@@ -47,6 +48,8 @@ pub(crate) struct Streams {
     oldest: u32,
     newest: u32,
     bytes: usize,
+    /// What answers still refer to of what streams have dropped.
+    lent: Lent,
     epochs: Epochs,
     /// The places in use, in the order of the expiry pass. Free places are never returned, so a pass over `places`
     /// would visit many of them in vain.
@@ -75,6 +78,7 @@ impl Streams {
             oldest: NO_STREAM,
             newest: NO_STREAM,
             bytes: 0,
+            lent: Lent::default(),
             epochs,
             turns: Vec::new(),
             cursor: 0,
@@ -89,6 +93,10 @@ impl Streams {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(crate) fn lent(&self) -> &Lent {
+        &self.lent
     }
 
     pub(crate) fn evicted(&self) -> u64 {
@@ -175,9 +183,9 @@ impl Streams {
         history: &History,
         now_ms: u64,
     ) -> Position {
-        let stream = self.get_mut(index);
-        let had_records = stream.has_records();
-        let (position, more) = stream.append(kept, at_ms);
+        let stream = place_of(&mut self.places, index);
+        let had_records = stream.stream.has_records();
+        let (position, more) = stream.stream.append(kept, &self.lent, at_ms);
         self.bytes += more;
         if !had_records {
             self.link(index);
@@ -389,10 +397,14 @@ impl Streams {
     }
 
     fn place_mut(&mut self, index: u32) -> &mut Place {
-        self.places[index as usize]
-            .as_mut()
-            .expect("channels hold the index only while the stream is there")
+        place_of(&mut self.places, index)
     }
+}
+
+fn place_of(places: &mut [Option<Place>], index: u32) -> &mut Place {
+    places[index as usize]
+        .as_mut()
+        .expect("channels hold the index only while the stream is there")
 }
 
 /// What was given up for the budget.
@@ -448,11 +460,12 @@ mod tests {
         assert_eq!(streams.evict(full - 1, |_| true), Eviction::Publications);
         let left = |streams: &Streams| {
             let count = |index| {
-                let page = streams.get(index).page(&crate::Query {
+                let query = crate::Query {
                     limit: 99,
                     ..crate::Query::default()
-                });
-                page.expect("of it").publications.len()
+                };
+                let page = streams.get(index).page(&query, 99);
+                page.expect("of it").len()
             };
             [0, 1, 2].map(count)
         };

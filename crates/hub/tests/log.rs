@@ -169,7 +169,7 @@ impl World {
         let Outcome::Done(Answer::History(Ok(page))) = outcome else {
             panic!("{outcome:?}");
         };
-        let offsets = page.publications.iter().map(|one| one.position);
+        let offsets = page.iter().map(|one| one.position);
         let offsets = offsets.map(|position| position.expect("kept").offset);
         let offsets: Vec<_> = offsets.collect();
         let last = offsets.last().copied().unwrap_or(0);

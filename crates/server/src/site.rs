@@ -97,6 +97,7 @@ pub(crate) fn build(
         publishing,
         namespaces: Arc::new(namespaces(config)),
         history_bytes_max: history_bytes_max(config),
+        history_answer_max: config.limits.history_answer_max as usize,
     }
 }
 

@@ -175,6 +175,8 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
             let code = match error {
                 HistoryError::Off => NOT_AVAILABLE,
                 HistoryError::Unrecoverable => UNRECOVERABLE,
+                HistoryError::TooMany(_) => LIMIT_EXCEEDED,
+                HistoryError::Busy => INTERNAL,
             };
             write_error(text, code, &error.to_string());
         }
@@ -274,7 +276,7 @@ fn write_info(text: &mut String, info: &Info) {
 
 fn write_page(text: &mut String, page: &Page) {
     text.push_str("{\"publications\":[");
-    for (place, publication) in page.publications.iter().enumerate() {
+    for (place, publication) in page.iter().enumerate() {
         let Publication {
             payload,
             position,
@@ -286,7 +288,7 @@ fn write_page(text: &mut String, page: &Page) {
         let offset = position.map_or(0, |position| position.offset);
         let _ = write!(text, "{comma}{{\"offset\":{offset},\"time\":{at_ms}");
         write_data(text, payload.borrow());
-        if let Some(info) = info {
+        if let Some(info) = &info {
             write_info(text, info);
         }
         text.push('}');

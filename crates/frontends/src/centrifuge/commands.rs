@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{
-    DisconnectCode, ErrorCode, HistoryRequest, Outcome, PresenceStatsResult, PublishRequest,
-    Request, RpcRequest, RpcResult, SendRequest,
+    CommandError, DisconnectCode, ErrorCode, HistoryRequest, Outcome, PresenceStatsResult,
+    PublishRequest, Request, RpcRequest, RpcResult, SendRequest,
 };
 use veche_hub::{
     self as hub, Answer, HistoryError, Info, PresenceError, PublishOptions, Query, Question,
 };
 
+use super::answering::{Answering, Content};
 use super::channels::{Leave, may_publish, named};
 use super::deciding::Ask;
 use super::frame::Frame;
@@ -198,7 +199,7 @@ impl Centrifuge {
         let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);
         match hub.ask((cx.id, ticket), channel, question, ports) {
             hub::Outcome::Pending => Done::Waits(Waiting::Asked { id }),
-            hub::Outcome::Done(answer) => answered(id, &answer, frame, cx),
+            hub::Outcome::Done(answer) => answered(id, answer, frame, cx),
         }
     }
 
@@ -214,6 +215,8 @@ impl Centrifuge {
             since: since.map(|since| writing::since(&since.epoch, since.offset)),
             limit: usize::try_from(request.limit).unwrap_or(usize::MAX),
             is_reverse: request.reverse,
+            // It is written as the client reads.
+            bytes_max: usize::MAX,
         };
         self.inquire(id, &request.channel, Question::History(query), frame, cx)
     }
@@ -225,10 +228,17 @@ pub(super) fn published(id: u32, frame: &mut Frame) -> Done {
 }
 
 /// A channel's home has answered a question.
-pub(super) fn answered(id: u32, answer: &Answer, frame: &mut Frame, cx: &mut Context<'_>) -> Done {
+pub(super) fn answered(id: u32, answer: Answer, frame: &mut Frame, cx: &mut Context<'_>) -> Done {
+    let is_short_of_memory = cx.shared.is_short_of_memory;
+    let answer = match is_short_of_memory {
+        true => answer,
+        false => match Content::of(answer) {
+            Ok(content) => return Done::Answers(Box::new(Answering::new(id, content))),
+            Err(answer) => answer,
+        },
+    };
     let before = frame.len();
-    let done = write_answer(id, answer, frame, cx.shared.is_short_of_memory);
-    // A page of history has up to eight megabytes.
+    let done = write_answer(id, &answer, frame, is_short_of_memory);
     let bytes = frame.len() - before;
     cx.shared.work.charge(work::ANSWER_BYTE * bytes as u64);
     done
@@ -245,6 +255,15 @@ fn write_answer(id: u32, answer: &Answer, frame: &mut Frame, is_short_of_memory:
         Answer::History(Err(HistoryError::Unrecoverable)) => {
             refuse(id, ErrorCode::UnrecoverablePosition, frame)
         }
+        Answer::History(Err(error @ HistoryError::TooMany(_))) => {
+            let error = CommandError {
+                code: ErrorCode::LimitExceeded.code(),
+                message: &error.to_string(),
+                is_temporary: false,
+            };
+            done(frame.reply(id, Outcome::Error(error)))
+        }
+        Answer::History(Err(HistoryError::Busy)) => refuse(id, ErrorCode::Internal, frame),
         Answer::Presence(Ok(clients)) => done(writing::presence(frame, id, clients)),
         Answer::PresenceStats(Ok(stats)) => {
             let result = PresenceStatsResult {

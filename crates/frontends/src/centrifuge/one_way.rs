@@ -92,7 +92,8 @@ impl Centrifuge {
         self.has_asked = false;
         self.deciding.forget();
         match done {
-            Done::Yes | Done::Not(_) => Flow::GoOn,
+            // It asks for no long answers.
+            Done::Yes | Done::Not(_) | Done::Answers(_) => Flow::GoOn,
             Done::Waits(waiting) => {
                 self.waiting = Some(waiting);
                 Flow::Wait(Block::Answer)

@@ -359,7 +359,8 @@ pub(super) fn history(
     id: u32,
     page: &veche_hub::Page,
 ) -> Result<(), BinaryInJson> {
-    let publications = Publications::new(&page.publications, frame.encoding());
+    let all: Vec<_> = page.iter().collect();
+    let publications = Publications::new(&all, frame.encoding());
     let epoch = page.position.epoch.to_string();
     let result = wire::HistoryResult {
         publications: &publications.wire(),

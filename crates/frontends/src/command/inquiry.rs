@@ -89,6 +89,7 @@ pub fn parse_history(bytes: &[u8]) -> Result<Inquiry<'_>, BadCommand> {
         since: wire.since.map(Since::from),
         limit: usize::try_from(wire.limit).unwrap_or(usize::MAX),
         is_reverse: wire.reverse,
+        ..Query::default()
     };
     Ok(Inquiry {
         channel: wire.channel,

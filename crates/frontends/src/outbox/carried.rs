@@ -17,12 +17,14 @@ pub(crate) enum Carried {
     Bytes { is_chunked: bool },
     /// Server-sent events.
     Events { is_chunked: bool },
+    /// Not yet: a message is being written in parts.
+    Behind,
 }
 
 impl Carried {
     fn is_chunked(self) -> bool {
         match self {
-            Self::Frames => false,
+            Self::Frames | Self::Behind => false,
             Self::Lines { is_chunked }
             | Self::Bytes { is_chunked }
             | Self::Events { is_chunked } => is_chunked,
@@ -55,6 +57,7 @@ impl Outboxes {
     pub(super) fn carry(&mut self, id: ConnectionId, message: &[u8]) {
         match self.of(id).carried {
             Carried::Frames => {}
+            Carried::Behind => self.wait_behind_parts(id, message),
             Carried::Bytes { .. } => self.carry_raw(id, message),
             Carried::Lines { .. } => {
                 let line = [message, b"\n"].concat();
@@ -76,8 +79,39 @@ impl Outboxes {
         }
     }
 
+    /// Writes a part of a message that is told apart from others so.
+    pub(super) fn carry_part(
+        &mut self,
+        id: ConnectionId,
+        carried: Carried,
+        data: &[u8],
+        is_first: bool,
+        is_last: bool,
+    ) {
+        let is_chunked = carried.is_chunked();
+        let (mut before, mut behind) = (String::new(), "");
+        match carried {
+            Carried::Events { .. } => {
+                if is_first {
+                    before = self.sides.marks.take_line(id.index).unwrap_or_default();
+                    before.push_str("data: ");
+                }
+                behind = "\n\n";
+            }
+            Carried::Lines { .. } => behind = "\n",
+            Carried::Bytes { .. } | Carried::Frames | Carried::Behind => {}
+        }
+        let behind = if is_last { behind } else { "" };
+        let whole = [before.as_bytes(), data, behind.as_bytes()].concat();
+        self.write_raw(id, &whole, is_chunked);
+    }
+
     fn carry_raw(&mut self, id: ConnectionId, bytes: &[u8]) {
         let is_chunked = self.of(id).carried.is_chunked();
+        self.write_raw(id, bytes, is_chunked);
+    }
+
+    fn write_raw(&mut self, id: ConnectionId, bytes: &[u8], is_chunked: bool) {
         let out = self.buffer(id);
         match is_chunked {
             true => write_chunk(out, bytes),

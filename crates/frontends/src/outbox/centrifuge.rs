@@ -45,8 +45,9 @@ fn forms(dialect: Dialect, form: Form) -> Forms {
 /// What is kept of the sessions that speak the protocol, beside their outboxes. All by the index of the session.
 #[derive(Default)]
 pub(super) struct Sides {
-    /// Pushes that came before the connection was told to which channels it is subscribed.
-    early: HashMap<u32, Vec<u8>>,
+    /// Pushes that came before the connection was told to which channels it is subscribed, or while a message is written
+    /// in parts; then replies, too.
+    pub(super) early: HashMap<u32, Vec<u8>>,
     /// The same for clients that get each in a message of its own.
     early_singles: HashMap<u32, Singles>,
     pub(super) marks: AllMarks,
@@ -208,7 +209,9 @@ impl Outboxes {
                 marks.advance(session.index, delivery.channel, delivery.position);
                 self.carry_event(session, &event);
             }
-            Carried::Lines { .. } | Carried::Bytes { .. } => self.carry(session, &push),
+            Carried::Lines { .. } | Carried::Bytes { .. } | Carried::Behind => {
+                self.carry(session, &push);
+            }
         }
     }
 

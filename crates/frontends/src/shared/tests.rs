@@ -93,6 +93,7 @@ fn shared(process: Arc<dyn Process>, connections_per_user: u32) -> Shared {
         publishing: Publishing::default(),
         namespaces: Arc::default(),
         history_bytes_max: 1 << 20,
+        history_answer_max: 10_000,
     };
     Shared::new(
         Hub::new(WorkerId(0), 1, 7, Options::default()),

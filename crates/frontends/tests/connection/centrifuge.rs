@@ -7,6 +7,7 @@ mod deadlines;
 mod decided;
 mod deltas;
 mod filters;
+mod long_answers;
 mod looked_up;
 mod members;
 mod one_way;

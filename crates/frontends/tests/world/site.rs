@@ -296,16 +296,18 @@ impl Options {
             admin_keys: vec![ApiKey::new(ADMIN_KEY)],
             namespaces: Arc::new(namespaces()),
             history_bytes_max: 1 << 20,
+            history_answer_max: 600,
         }
     }
 }
 
-/// Chats keep a little, prices the latest; the others remember nothing.
+/// Chats keep a little, prices the latest, long channels much; the others remember nothing.
 fn namespaces() -> Namespaces {
     let mut namespaces = Namespaces::with_wildcards(Wildcards::new(["wide"]));
     for (name, size, recovery) in [
         ("chat", 3, Recovery::Missed),
         ("price", 4, Recovery::Latest),
+        ("long", 500, Recovery::Missed),
     ] {
         let history = Some(History {
             size,
@@ -322,7 +324,7 @@ fn namespaces() -> Namespaces {
             Namespace {
                 history,
                 access,
-                presence: name == "chat",
+                presence: name != "price",
                 join_leave: name == "chat",
                 leave_delay_ms: 5_000,
                 told: Told::Nothing,

@@ -90,22 +90,24 @@ pub enum Said {
     Close(Option<u16>, String),
 }
 
-/// Every frame that there is; whole ones only.
+/// Every message and control frame that there is; whole ones only.
 pub fn said(bytes: &[u8]) -> Vec<Said> {
     let (mut decoder, mut codecs) = (Decoder::new(Role::Client, None), Codecs::default());
     let limits = Limits {
         message_bytes_max: 1 << 24,
-        fragments_max: 1,
+        fragments_max: 1000,
         inflate_ratio_max: 0,
     };
     let mut bytes = bytes.to_vec();
     let mut rest = &mut bytes[..];
     let mut said = Vec::new();
     while !rest.is_empty() {
+        let length = rest.len();
         let (taken, event) = decoder
             .decode(rest, &mut codecs, &limits)
             .expect("frames as a server may send them");
-        said.push(match event.expect("whole frames") {
+        let is_end = taken == length;
+        let event = event.map(|event| match event {
             Event::Message {
                 kind: MessageKind::Text,
                 data,
@@ -118,6 +120,8 @@ pub fn said(bytes: &[u8]) -> Vec<Said> {
             Event::Pong(data) => Said::Pong(data.to_vec()),
             Event::Close { code, reason } => Said::Close(code, reason.to_owned()),
         });
+        assert!(event.is_some() || !is_end, "a message that is not whole");
+        said.extend(event);
         rest = &mut rest[taken..];
     }
     said

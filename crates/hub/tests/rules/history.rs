@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, HistoryError, Outcome, Query, Question, Since, SubscribeOptions};
+use veche_hub::{
+    Answer, History, HistoryError, Namespace, Outcome, Query, Question, Recovery, Since,
+    SubscribeOptions,
+};
 
 use crate::common::session;
 use crate::node::{Node, POSITION_TTL_MS, START_MS, TTL_MS, back_from, namespaces};
@@ -33,9 +36,9 @@ fn expired_publications_are_neither_recovered_nor_read() {
     let mut node = Node::alone();
     node.put("a", "kept:1");
     node.at(START_MS + TTL_MS - 1);
-    assert_eq!(node.page("kept:1").publications.len(), 1);
+    assert_eq!(node.page("kept:1").len(), 1);
     node.at(START_MS + TTL_MS);
-    assert_eq!(node.page("kept:1").publications, []);
+    assert!(node.page("kept:1").is_empty());
 
     let mut node = Node::alone();
     node.put("a", "kept:1");
@@ -141,7 +144,7 @@ fn reads_of_disabled_history_and_of_another_epoch_are_refused() {
     let removed = Outcome::Done(Answer::HistoryRemoved(Ok(())));
     assert_eq!(node.ask("kept:1", Question::RemoveHistory), removed);
     let page = node.page("kept:1");
-    assert_eq!((page.publications.len(), page.position.offset), (0, 1));
+    assert_eq!((page.len(), page.position.offset), (0, 1));
 }
 
 #[test]
@@ -193,6 +196,45 @@ fn each_worker_has_its_share_of_the_budget() {
         "{bytes}"
     );
     assert!(node.hub.evicted_total() > 300);
+}
+
+#[test]
+fn no_history_is_read_while_answers_hold_too_much_of_what_was_dropped() {
+    const SIZE: u32 = 200;
+    let mut all = namespaces();
+    let history = History {
+        size: SIZE,
+        ttl_ms: TTL_MS,
+        position_ttl_ms: POSITION_TTL_MS,
+        recovery: Recovery::Missed,
+    };
+    let long = Namespace {
+        history: Some(history),
+        ..Namespace::default()
+    };
+    all.insert("long", long);
+    let mut node = Node::alone();
+    node.hub.set_history(Arc::new(all), 400_000);
+    let fill = |node: &mut Node| {
+        for _ in 0..SIZE {
+            node.put(&"x".repeat(1_000), "long:1");
+        }
+    };
+    fill(&mut node);
+    let page = node.page("long:1");
+    assert_eq!(page.len(), SIZE as usize);
+    fill(&mut node);
+    let busy = Outcome::Done(Answer::History(Err(HistoryError::Busy)));
+    let question = || Question::History(Query::default());
+    assert_eq!(node.ask("long:1", question()), busy);
+    assert_eq!(node.ask("kept:1", question()), busy);
+    let offsets = page.iter().map(|one| one.position.map(|at| at.offset));
+    assert!(
+        offsets.eq((1..=u64::from(SIZE)).map(Some)),
+        "it stays as it was"
+    );
+    drop(page);
+    assert_eq!(node.page("long:1").len(), SIZE as usize);
 }
 
 #[test]

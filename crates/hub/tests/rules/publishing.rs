@@ -93,7 +93,7 @@ fn a_passing_publication_is_delivered_and_not_kept() {
     assert_eq!((published.handed, published.position), (1, None));
     assert_eq!(node.texts(), ["a", "now"]);
     let page = node.page("kept:1");
-    assert_eq!((page.publications.len(), page.position.offset), (1, 1));
+    assert_eq!((page.len(), page.position.offset), (1, 1));
 }
 
 #[test]

@@ -66,6 +66,7 @@ fn question(inquiry: Inquiry) -> Result<Question, Fault> {
                 since: since.map(Since::from),
                 limit,
                 is_reverse,
+                ..Query::default()
             })
         }
         Inquiry::Presence => Question::Presence,
@@ -78,7 +79,7 @@ fn question(inquiry: Inquiry) -> Result<Question, Fault> {
 pub(super) fn outcome(answer: &Answer) -> Option<Outcome> {
     let reply = match answer {
         Answer::History(Ok(page)) => ChannelReply::History {
-            publications: page.publications.iter().map(published).collect(),
+            publications: page.iter().map(|one| published(&one)).collect(),
             position: page.position.to_string(),
         },
         Answer::Presence(Ok(clients)) => {

@@ -173,8 +173,8 @@ pub(super) const ERRORS: &[Row] = &[
     row(
         106,
         "limit exceeded",
-        "more than 128 channels of one connection",
-        &[],
+        "more than 128 channels of one connection; a history of more publications than one answer has, which the words say; a presence of more than 10,000",
+        &["limits.history_answer_max"],
         "",
     ),
     row(

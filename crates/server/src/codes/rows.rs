@@ -607,6 +607,13 @@ pub(super) const ERRORS: &[Row] = &[
         "veche_pushes_turned_away_total",
     ),
     row(
+        LIMIT_EXCEEDED as u16,
+        "",
+        "a history of more publications than one answer has, or more members, channels or connections; the words say what to ask for",
+        &["limits.history_answer_max"],
+        "",
+    ),
+    row(
         backend::BAD_REQUEST as u16,
         "",
         "the object is not what the call takes; the words say what is wrong and where",

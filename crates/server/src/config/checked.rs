@@ -550,6 +550,7 @@ fn limits(table: &Table) -> Limits {
         watchdog_timeout: maybe("watchdog_timeout"),
         outbox_bytes: size(table, "outbox_bytes"),
         history_bytes: size(table, "history_bytes"),
+        history_answer_max: number("history_answer_max").expect("has a default"),
         body_bytes_max: size(table, "body_bytes_max"),
         header_bytes_max: size(table, "header_bytes_max"),
         headers_max: number("headers_max").expect("has a default"),

@@ -275,6 +275,7 @@ fn the_defaults() {
         watchdog_timeout: Some(Duration::from_secs(30)),
         outbox_bytes: 256 << 10,
         history_bytes: 256 << 20,
+        history_answer_max: 10_000,
         body_bytes_max: 1 << 20,
         header_bytes_max: 16 << 10,
         headers_max: 64,

@@ -529,6 +529,8 @@ pub(crate) struct Limits {
     pub(crate) outbox_bytes: u64,
     /// Of all channels together.
     pub(crate) history_bytes: u64,
+    /// Publications of one answer.
+    pub(crate) history_answer_max: u32,
     pub(crate) body_bytes_max: u64,
     pub(crate) header_bytes_max: u64,
     pub(crate) headers_max: u32,

@@ -1,19 +1,23 @@
-//! Large answers that their clients do not read: how much memory they take, and that it comes back.
+//! Large answers that their clients do not read: what they take of memory and of a worker. And what fills memory up to
+//! `memory_limit`, which holds, and is given back.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::raw::{TEXT, connect_with, frame, narrow, upgrade};
+use crate::attack::{Attack, Target};
+use crate::floods::back_ends;
+use crate::raw::{TEXT, connect_with, frame, hear, narrow, open, upgrade};
 use crate::support::{Lines, Options, Server, Setup, Socket, chosen_io, now, process, until};
 
 /// `memory_limit`.
 const LIMIT_KIB: u64 = 64 << 10;
 
-/// By how much it may be exceeded: what is answered between two looks at what is in use, and what is given back late.
+/// By how much it may be exceeded: what is written between two looks at what is in use, and what is given back late.
 const OVER_KIB: u64 = 32 << 10;
 
 /// What may stay of it.
@@ -21,32 +25,178 @@ const GIVEN_BACK_KIB: u64 = 12 << 10;
 
 const ROUTES: &str = "[[route]]\npath = \"/centrifuge\"\nhandler = \"centrifuge\"\n\
     identity = \"query:user\"\n\
-    [[namespace]]\nname = \"long\"\nhistory_size = 20_000\nhistory_ttl = \"1h\"\nsubscribe = \"client\"\n";
+    [[namespace]]\nname = \"long\"\nhistory_size = 20_000\nhistory_ttl = \"1h\"\nsubscribe = \"client\"\n\
+    presence = true\ndelta = \"fossil\"\ntags_filter = true\n";
 
-const PUBLICATIONS: u32 = 20_000;
+const PUBLICATIONS: usize = 20_000;
 
-/// Each is answered with a page of eight megabytes.
-const CLIENTS: usize = 40;
+/// A client that asks for a history of all of them is sent as many times its size.
+const LIMITS: &str =
+    "history_answer_max = 20_000\nwrite_timeout = \"10s\"\nheader_timeout = \"2s\"";
+
+/// Attackers, and the clients of each.
+const ATTACKERS: usize = 4;
+const CLIENTS: usize = 75;
+
+/// What they take together: for each a hundred kilobytes of what is on its way to it, and its session.
+const MEMORY_MIB_MAX: u64 = 64;
 
 fn say(socket: &mut TcpStream, command: &Value) {
     let frame = frame(TEXT, command.to_string().as_bytes());
     socket.write_all(&frame).expect("the server reads");
 }
 
+/// Says that a client connects and is in the channel.
+fn join(socket: &mut TcpStream, more: &Value) {
+    say(socket, &json!({ "id": 1, "connect": {} }));
+    let mut subscribe = json!({ "channel": "long:1" });
+    for (name, value) in more.as_object().into_iter().flatten() {
+        subscribe[name] = value.clone();
+    }
+    say(socket, &json!({ "id": 2, "subscribe": subscribe }));
+}
+
 /// A client in the channel that reads nothing any more.
-fn deaf(server: &Server, number: usize) -> TcpStream {
-    let socket = connect_with(server.public, narrow);
-    let mut socket = upgrade(socket, &format!("/centrifuge?user=deaf{number}"), "");
-    say(&mut socket, &json!({ "id": 1, "connect": {} }));
-    let subscribe = json!({ "id": 2, "subscribe": { "channel": "long:1" } });
-    say(&mut socket, &subscribe);
+fn deaf(target: &Target<'_>) -> TcpStream {
+    let socket = connect_with(target.address, narrow);
+    let mut socket = upgrade(socket, "/centrifuge?user=deaf", "");
+    join(&mut socket, &json!({}));
     socket
 }
 
-/// Clients ask for several times the limit at once. The limit holds, a client that is connected is served meanwhile,
-/// and once they are gone the server takes handshakes again without having been restarted.
+/// Publishes as much as the channel keeps.
+fn fill(server: &Server) {
+    let mut lines = Lines::connect(server.push);
+    let data = json!({ "number": 1, "text": "x".repeat(380) });
+    let line = json!({ "channel": "long:1", "data": data, "tags": { "kind": "a" } });
+    let line = format!("{line}\n").repeat(100);
+    (0..PUBLICATIONS / 100).for_each(|_| lines.raw(line.as_bytes()));
+    lines.finish();
+}
+
+/// The next message, of however many frames it is made.
+fn message(socket: &mut TcpStream) -> Vec<u8> {
+    let mut message = Vec::new();
+    loop {
+        let (first, payload) = hear(socket).expect("it is served");
+        message.extend(payload);
+        if first & 0x80 != 0 {
+            return message;
+        }
+    }
+}
+
+/// Attacks a channel with a long history, on each back end. `blow` comes when the channel is full.
+fn on_both(blow: impl Fn(&Target<'_>) + Sync) {
+    for io in back_ends() {
+        let attack = Attack {
+            options: Options {
+                limits: LIMITS,
+                routes: ROUTES,
+                ..Options::default()
+            },
+            attackers: ATTACKERS,
+            // What is stored is there before.
+            is_first_dear: true,
+            memory_mib_max: MEMORY_MIB_MAX,
+            io,
+            has_newcomers: true,
+        };
+        let filled = OnceLock::new();
+        attack.run(|target, _| {
+            if filled.set(()).is_ok() {
+                return fill(target.server);
+            }
+            blow(target);
+        });
+    }
+}
+
+/// Three hundred clients ask once for all that a channel keeps and read none of it. One that asks and reads gets all of
+/// it meanwhile.
 #[test]
 fn histories_that_nobody_reads() {
+    let history = json!({ "id": 3, "history": { "channel": "long:1", "limit": -1 } });
+    on_both(|target| {
+        let mut sockets: Vec<_> = (0..CLIENTS).map(|_| deaf(target)).collect();
+        sockets.iter_mut().for_each(|socket| say(socket, &history));
+        let mut reader = open(target.address, "/centrifuge?user=reader", "");
+        join(&mut reader, &json!({}));
+        say(&mut reader, &history);
+        let reply = loop {
+            let message = message(&mut reader);
+            if message.starts_with(b"{\"id\":3") {
+                break message;
+            }
+        };
+        let reply: Value = serde_json::from_slice(&reply).expect("JSON");
+        let publications = reply["history"]["publications"].as_array();
+        assert_eq!(publications.map(Vec::len), Some(PUBLICATIONS));
+        target.landed();
+        target.outlast();
+    });
+}
+
+/// The same by many commands for what has less in one answer.
+#[test]
+fn presences_that_nobody_reads() {
+    let presence = json!({ "id": 3, "presence": { "channel": "long:1" } });
+    let presences = vec![presence.to_string(); 100].join("\n");
+    let presences = frame(TEXT, presences.as_bytes());
+    on_both(|target| {
+        let mut sockets: Vec<_> = (0..CLIENTS).map(|_| deaf(target)).collect();
+        for socket in &mut sockets {
+            socket.write_all(&presences).expect("the server reads");
+        }
+        let mut byte = [0];
+        sockets[0].read_exact(&mut byte).expect("it is answered");
+        target.landed();
+        target.outlast();
+    });
+}
+
+/// Clients come back to where a recovery has the most to tell, with deltas and a filter, and read none of it.
+#[test]
+fn recoveries_that_nobody_reads() {
+    let since = PUBLICATIONS - 300;
+    let filter = json!({ "op": "or", "nodes": [
+        { "key": "kind", "cmp": "eq", "val": "b" },
+        { "key": "kind", "cmp": "sw", "val": "a" },
+    ] });
+    let ways = [
+        json!({ "recover": true, "offset": since }),
+        json!({ "recover": true, "offset": since, "delta": "fossil" }),
+        json!({ "recover": true, "offset": since, "tf": filter }),
+    ];
+    on_both(|target| {
+        let join = |place: usize| {
+            let socket = connect_with(target.address, narrow);
+            let mut socket = upgrade(socket, "/centrifuge?user=deaf", "");
+            join(&mut socket, &ways[place % ways.len()]);
+            socket
+        };
+        let mut sockets: Vec<_> = (0..CLIENTS).map(join).collect();
+        let mut heard = Vec::new();
+        while !heard.windows(10).any(|some| some == b"\"recovered") && heard.len() < 4_000 {
+            let mut some = [0; 100];
+            let count = sockets[0].read(&mut some).expect("it is answered");
+            heard.extend_from_slice(&some[..count]);
+        }
+        assert!(
+            heard.windows(5).any(|some| some == b"xxxxx"),
+            "it is told something"
+        );
+        target.landed();
+        target.outlast();
+    });
+}
+
+/// Subscribers that do not read, with outboxes that take several times the limit together. The limit holds, a client that
+/// is connected is served meanwhile, and once they are gone the server takes handshakes again without having been
+/// restarted.
+#[test]
+fn outboxes_up_to_the_memory_limit() {
+    const SUBSCRIBERS: usize = 40;
     let setup = Setup {
         io: chosen_io(),
         workers: 1,
@@ -54,39 +204,38 @@ fn histories_that_nobody_reads() {
     let server = Server::with(
         setup,
         &Options {
-            limits: "memory_limit = \"64MiB\"",
-            routes: ROUTES,
+            limits: "memory_limit = \"64MiB\"\noutbox_bytes = \"8MiB\"",
             ..Options::default()
         },
     );
     let mut bystander = Socket::open(server.public, "/echo");
-    let mut lines = Lines::connect(server.push);
-    let line = json!({ "channel": "long:1", "data": "x".repeat(400) });
-    let line = format!("{line}\n").repeat(100);
-    (0..PUBLICATIONS / 100).for_each(|_| lines.raw(line.as_bytes()));
-    lines.finish();
-
     let pid = server.pid();
     let before = process::rss_kib(pid);
     process::forget_peak(pid);
-    let mut deaf: Vec<_> = (0..CLIENTS).map(|number| deaf(&server, number)).collect();
-    let history = json!({ "id": 3, "history": { "channel": "long:1", "limit": -1 } });
-    deaf.iter_mut().for_each(|socket| say(socket, &history));
+    let subscribe = |_| {
+        let socket = connect_with(server.public, narrow);
+        upgrade(socket, "/ws?user=deaf&channel=room:1", "")
+    };
+    let deaf: Vec<_> = (0..SUBSCRIBERS).map(subscribe).collect();
+    let mut lines = Lines::connect(server.push);
+    let line = json!({ "channel": "room:1", "data": "x".repeat(10_000) });
+    let line = format!("{line}\n");
     let begun = now();
     let mut worst = Duration::ZERO;
     while begun.elapsed() < Duration::from_secs(3) {
+        lines.raw(line.as_bytes());
         let asked = now();
         bystander.say("hello");
         assert_eq!(bystander.text(), "hello");
         worst = worst.max(asked.elapsed());
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(1));
     }
     let peak = process::peak_kib(pid);
     eprintln!("peak {peak} KiB, worst echo {worst:?}");
     until("the server to say that memory is short", || {
         server.log().contains("memory_limit is reached")
     });
-    assert!(peak > LIMIT_KIB, "{peak} KiB: nothing was asked for");
+    assert!(peak > LIMIT_KIB, "{peak} KiB: nothing was published");
     // Pages of files are resident, too, but do not count.
     assert!(
         peak <= before + LIMIT_KIB + OVER_KIB,

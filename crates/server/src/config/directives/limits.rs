@@ -167,6 +167,16 @@ pub(super) static LIMITS: &[Directive] = &[
         "What the channels of all namespaces may remember together, counted with what keeping it takes; each worker has its part. Beyond it channels to which nobody has published and nobody is subscribed go first, then those that nobody has published to for longest forget what they have, which is counted in `veche_history_evicted_total`; their clients are told when they come back.",
     ),
     row(
+        "history_answer_max",
+        Kind::Integer {
+            min: 1,
+            max: 100_000_000,
+            words: &[],
+        },
+        "10000",
+        "The most publications that one answer to a call for history has. A `limit` above it gets error 106, and so does `limit: -1` where there are more; they are read page by page with `since`. An answer to a client is sent as the client reads it and refers to what is stored, so a long one costs a client that does not read about 100 KiB. Publications that the channel drops meanwhile stay in memory until the answer is sent; while they take more than a quarter of `history_bytes`, further calls for history get the temporary error 100.",
+    ),
+    row(
         "body_bytes_max",
         Kind::Size {
             min: 0,

@@ -1,0 +1,87 @@
+//! A message that is written in parts, as its client reads: what else is said to the client waits until the last part is
+//! written.
+//!
+//! Only sessions of Centrifugo's protocol have such messages. Publications that come meanwhile wait as those do that come
+//! before the connect reply, within the same limit.
+
+use veche_centrifuge::Encoding;
+use veche_hub::ConnectionId;
+use veche_proto::websocket::{MessageKind, Part};
+
+use super::centrifuge::Stage;
+use super::{Carried, Outboxes, Pushes};
+
+/// A message of which some parts are written.
+#[derive(Debug)]
+pub(crate) struct InParts {
+    kind: MessageKind,
+    /// How messages to this client are told apart.
+    carried: Carried,
+    is_first: bool,
+}
+
+impl Outboxes {
+    /// Begins a message. Others to the same session wait from now on.
+    pub(crate) fn begin_parts(&mut self, id: ConnectionId, kind: MessageKind) -> InParts {
+        let outbox = self.of_mut(id);
+        if let Pushes::Centrifuge(_, stage) = &mut outbox.pushes {
+            *stage = Stage::Early;
+        }
+        InParts {
+            kind,
+            carried: std::mem::replace(&mut outbox.carried, Carried::Behind),
+            is_first: true,
+        }
+    }
+
+    /// Writes the next part, which is not empty. Behind the last one follows what waited.
+    pub(crate) fn part(
+        &mut self,
+        id: ConnectionId,
+        message: &mut InParts,
+        data: &[u8],
+        is_last: bool,
+    ) {
+        let is_first = std::mem::take(&mut message.is_first);
+        self.sent.messages += u64::from(is_first);
+        self.sent.bytes += data.len() as u64;
+        if is_first {
+            self.journal.said(id, data.len());
+        } else {
+            self.journal.said_more(id, data.len());
+        }
+        let now_ms = self.now_ms;
+        self.of_mut(id).messaged_ms = now_ms;
+        match message.carried {
+            Carried::Frames => {
+                self.buffer(id);
+                let part = Part { is_first, is_last };
+                let Self { boxes, codecs, .. } = self;
+                let outbox = &mut boxes[id.index as usize];
+                let buffer = &mut outbox.buffer;
+                outbox
+                    .encoder
+                    .encode_part(buffer, message.kind, data, part, codecs, None);
+            }
+            carried => self.carry_part(id, carried, data, is_first, is_last),
+        }
+        if is_last {
+            self.of_mut(id).carried = message.carried;
+            self.begin_pushes(id);
+        }
+    }
+
+    /// Keeps a message until the one in parts is whole.
+    pub(super) fn wait_behind_parts(&mut self, id: ConnectionId, data: &[u8]) {
+        // It counts when it is written.
+        self.sent.messages -= 1;
+        self.sent.bytes -= data.len() as u64;
+        if let Pushes::Centrifuge(dialect, Stage::Early) = self.of(id).pushes {
+            let waiting = self.sides.early.entry(id.index).or_default();
+            if dialect.encoding == Encoding::Json && !waiting.is_empty() {
+                waiting.push(b'\n');
+            }
+            waiting.extend_from_slice(data);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Long histories and presences: written as their client reads, whole for one that reads, and cheap for one that does not.
+
+use serde_json::{Value, json};
+use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
+use veche_proto::websocket::MessageKind;
+
+use super::streams::{objects, open};
+use super::{Heard, ask, connect, heard, publish, world};
+use crate::world::wire::{Said, message, post, said, text};
+use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
+
+const CHANNEL: &str = "long:1";
+
+/// Of each publication; and how many the channel keeps.
+const BYTES: usize = 500;
+const KEPT: usize = 500;
+
+/// What an outbox may hold of an answer: what may be unsent when a slice is written, the slice, and its last publication.
+const OUTBOX_BYTES_MAX: usize = ANSWERS_BYTES_HIGH + (32 << 10) + 2 * BYTES;
+
+fn fill(world: &mut World) -> Peer {
+    let back_end = world.connect(0, PUSH);
+    for number in 0..KEPT {
+        let data = format!("{number:0BYTES$}");
+        let line = json!({ "channel": CHANNEL, "data": data, "tags": { "number": "é" } });
+        assert!(world.ask(back_end, format!("{line}\n")).is_empty());
+    }
+    back_end
+}
+
+/// A client of the channel.
+fn member(world: &mut World, worker: usize) -> Peer {
+    let (peer, _) = connect(world, worker, "/centrifuge/named?user=ann", &json!({}));
+    let subscribe = json!({ "id": 2, "subscribe": { "channel": CHANNEL } });
+    let reply = ask(world, peer, &subscribe.to_string());
+    assert!(reply.lines[0]["subscribe"].is_object(), "{reply:?}");
+    peer
+}
+
+fn history(id: u32) -> Value {
+    json!({ "id": id, "history": { "channel": CHANNEL, "limit": -1 } })
+}
+
+/// Bytes on their way out to a client.
+fn queued(world: &World, worker: usize, peer: Peer) -> usize {
+    let outboxes = &world.workers[worker].shared().ports.outboxes;
+    outboxes.of(world.id(peer)).queued()
+}
+
+/// The numbers of the publications in a reply.
+fn numbers(reply: &Value) -> Vec<usize> {
+    let all = reply["history"]["publications"].as_array().expect("a list");
+    let number = |one: &Value| {
+        assert_eq!(one["tags"]["number"], "é");
+        one["data"].as_str()?.parse().ok()
+    };
+    all.iter()
+        .map(|one| number(one).expect("a number"))
+        .collect()
+}
+
+/// Reads a little at a time; what it heard in the end. Returns the most that was on its way out, too.
+fn read_slowly(world: &mut World, worker: usize, peer: Peer) -> (Heard, usize) {
+    let (mut bytes, mut most) = (Vec::new(), 0);
+    loop {
+        world.read_at_most(peer, 10_000);
+        world.settle();
+        most = most.max(queued(world, worker, peer));
+        let more = world.take(peer);
+        if more.is_empty() {
+            return (heard(&bytes), most);
+        }
+        bytes.extend(more);
+    }
+}
+
+#[test]
+fn a_history_is_written_as_its_client_reads_and_before_all_that_follows() {
+    for (workers, worker) in [(1, 0), (2, 0), (2, 1)] {
+        let mut world = world(workers);
+        let back_end = fill(&mut world);
+        let peer = member(&mut world, worker);
+        world.read_at_most(peer, 0);
+        let commands = [
+            json!({ "id": 3, "ping": {} }),
+            history(4),
+            json!({ "id": 5, "ping": {} }),
+            history(6),
+        ];
+        let commands = commands.map(|one| one.to_string()).join("\n");
+        assert!(ask(&mut world, peer, &commands).lines.is_empty());
+        assert!(queued(&world, worker, peer) <= OUTBOX_BYTES_MAX);
+        publish(&mut world, back_end, CHANNEL, 7);
+        let (heard, most) = read_slowly(&mut world, worker, peer);
+        assert!(most <= OUTBOX_BYTES_MAX, "{most}");
+        assert_eq!(heard.closed, None);
+        let [ping, first, push, ping_too, second] = &heard.lines[..] else {
+            panic!("{} lines", heard.lines.len());
+        };
+        assert_eq!((&ping["id"], &ping_too["id"]), (&json!(3), &json!(5)));
+        assert_eq!(first["id"], 4);
+        assert_eq!(numbers(first), (0..KEPT).collect::<Vec<_>>());
+        assert_eq!(first["history"]["offset"], KEPT);
+        assert_eq!(push["push"]["pub"]["data"], 7);
+        let second = &second["history"];
+        assert_eq!(second["offset"], KEPT + 1);
+        assert_eq!(second["publications"].as_array().map(Vec::len), Some(KEPT));
+        let answers = [&first["history"], second];
+        let places = answers.map(|one| one["publications"][0]["offset"].clone());
+        assert_eq!(places, [1, 2], "the stream went on meanwhile");
+    }
+}
+
+#[test]
+fn in_protobuf_it_is_the_same_message() {
+    let mut world = world(1);
+    fill(&mut world);
+    let by_json = member(&mut world, 0);
+    let reply = ask(&mut world, by_json, &history(3).to_string());
+    let peer = world.open(0, "/centrifuge/named?user=bob&cf_protocol=protobuf");
+    // {"id":1,"connect":{}}, then {"id":2,"subscribe":{"channel":"long:1"}}.
+    for command in [
+        &b"\x04\x08\x01\x22\x00"[..],
+        b"\x0c\x08\x02\x2a\x08\x0a\x06long:1",
+    ] {
+        world.ask(peer, message(MessageKind::Binary, command));
+    }
+    let command = b"\x17\x08\x03\x52\x13\x0a\x06long:1\x38\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
+    world.read_at_most(peer, 0);
+    world.ask(peer, message(MessageKind::Binary, command));
+    let mut bytes = Vec::new();
+    for _ in 0..200 {
+        world.read_at_most(peer, 10_000);
+        world.settle();
+        assert!(queued(&world, 0, peer) <= OUTBOX_BYTES_MAX);
+        bytes.extend(world.take(peer));
+    }
+    let [Said::Binary(told)] = &said(&bytes)[..] else {
+        panic!("one message");
+    };
+    // The length of the message, and its publications one after the other.
+    let (length, rest) = varint(told);
+    assert_eq!(length, rest.len());
+    let numbers = numbers(&reply.lines[0]);
+    assert_eq!(numbers.len(), KEPT);
+    let mut at = 0;
+    for number in numbers {
+        let data = format!("\"{number:0BYTES$}\"");
+        let found = memchr::memmem::find(&rest[at..], data.as_bytes());
+        at += found.expect("in their order") + data.len();
+    }
+}
+
+fn varint(bytes: &[u8]) -> (usize, &[u8]) {
+    let end = bytes.iter().position(|byte| *byte < 0x80).expect("an end") + 1;
+    let digits = bytes[..end].iter().rev();
+    let value = digits.fold(0, |value, byte| value << 7 | usize::from(byte & 0x7f));
+    (value, &bytes[end..])
+}
+
+#[test]
+fn responses_carry_it_too() {
+    let stream = post("/centrifuge/all/http_stream", r#"{"id":1,"connect":{}}"#);
+    let events = "GET /centrifuge/all/sse?cf_connect=%7B%22id%22%3A1%2C%22connect%22%3A%7B%7D%7D \
+         HTTP/1.1\r\nHost: veche.test\r\n\r\n";
+    for request in [&stream, events] {
+        let mut world = world(1);
+        let back_end = fill(&mut world);
+        let (peer, told) = open(&mut world, 0, request);
+        let session = &told[0]["connect"]["session"];
+        let subscribe = json!({ "id": 2, "subscribe": { "channel": CHANNEL } });
+        let commands = [subscribe, history(3), json!({ "id": 4, "ping": {} })];
+        let commands = commands.map(|one| one.to_string()).join("\n");
+        let body = json!({ "session": session, "node": "", "data": commands });
+        let caller = world.connect(0, PUBLIC);
+        world.read_at_most(peer, 0);
+        world.ask(caller, post("/centrifuge/all/emulation", &body.to_string()));
+        publish(&mut world, back_end, CHANNEL, 7);
+        assert!(queued(&world, 0, peer) <= OUTBOX_BYTES_MAX);
+        world.read_at_most(peer, usize::MAX);
+        let told = objects(&mut world, peer);
+        let [_, answer, push, ping] = &told[..] else {
+            panic!("{} objects", told.len());
+        };
+        assert_eq!(numbers(answer), (0..KEPT).collect::<Vec<_>>());
+        assert_eq!(push["push"]["pub"]["data"], 7);
+        assert_eq!(ping["id"], 4);
+    }
+}
+
+#[test]
+fn a_presence_is_written_in_slices_too() {
+    const MEMBERS: usize = 2_000;
+    let mut world = world(1);
+    let mut last = Peer(0);
+    for number in 0..MEMBERS {
+        let target = format!("/centrifuge/named?user={}{number}", "x".repeat(60));
+        let peer = world.open(0, &target);
+        let commands = json!({ "id": 1, "connect": {} }).to_string()
+            + "\n"
+            + &json!({ "id": 2, "subscribe": { "channel": "long:1" } }).to_string();
+        world.send(peer, &text(&commands));
+        last = peer;
+    }
+    world.settle();
+    world.take(last);
+    world.read_at_most(last, 0);
+    let presence = json!({ "id": 3, "presence": { "channel": "long:1" } });
+    ask(&mut world, last, &presence.to_string());
+    assert!(queued(&world, 0, last) <= OUTBOX_BYTES_MAX);
+    let (heard, most) = read_slowly(&mut world, 0, last);
+    assert!(most <= OUTBOX_BYTES_MAX, "{most}");
+    let presence = heard.lines[0]["presence"]["presence"].as_object();
+    assert_eq!(presence.map(serde_json::Map::len), Some(MEMBERS));
+}
+
+#[test]
+fn publications_wait_behind_it_within_the_limit_of_an_outbox() {
+    let mut world = world(1);
+    let back_end = fill(&mut world);
+    let peer = member(&mut world, 0);
+    world.read_at_most(peer, 0);
+    ask(&mut world, peer, &history(3).to_string());
+    let data = "x".repeat(3_000);
+    let line = format!("{}\n", json!({ "channel": CHANNEL, "data": data }));
+    let count = (256 << 10) / line.len() - 2;
+    for _ in 0..count {
+        assert!(world.ask(back_end, &line).is_empty());
+        assert_eq!(world.stats(0).slow_consumers.read(), 0);
+    }
+    // The overhead of pushes takes the room of some of them.
+    (0..3).for_each(|_| drop(world.ask(back_end, &line)));
+    assert_eq!(world.stats(0).slow_consumers.read(), 1);
+    // It is told so in the middle of the answer.
+    world.read_at_most(peer, usize::MAX);
+    world.settle();
+    let bytes = world.take(peer);
+    let close = b"\x0b\xc0slow";
+    assert!(memchr::memmem::find(&bytes, close).is_some());
+    world.advance(60_000);
+    assert!(world.is_closed(peer));
+}
+
+#[test]
+fn more_than_an_answer_may_have_is_refused_and_says_so() {
+    let mut world = world(1);
+    fill(&mut world);
+    let peer = member(&mut world, 0);
+    let back_end = world.connect(0, INTERNAL);
+    for (limit, is_refused) in [(601, true), (600, false), (-1, false)] {
+        let history = json!({ "channel": CHANNEL, "limit": limit });
+        let command = json!({ "id": 3, "history": history });
+        let by_client = ask(&mut world, peer, &command.to_string()).lines[0].take();
+        let answer = world.ask(back_end, post("/api/history", &history.to_string()));
+        let (answer, _) = crate::world::wire::response(&answer, true);
+        let by_api: Value = serde_json::from_str(&answer.body).expect("JSON");
+        for reply in [by_client, by_api] {
+            let error = &reply["error"];
+            assert_eq!(error["code"] == 106, is_refused, "{limit}: {error}");
+            let words = error["message"].as_str().unwrap_or_default();
+            assert_eq!(words.contains("at most 600"), is_refused, "{words}");
+        }
+    }
+}

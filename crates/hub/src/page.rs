@@ -1,0 +1,105 @@
+//! A part of a channel's history, as it is asked for and as it is given out.
+
+use std::ops::Range;
+
+use crate::records::{Excerpt, Record};
+use crate::{Event, Position, Publication, Since};
+
+/// So many bytes of publications make a page at most unless more are asked for, but for a single one that is larger.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+
+/// Which part of a channel's history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Those behind it, or before it if the latest come first.
+    pub since: Option<Since>,
+    /// At most so many.
+    pub limit: usize,
+    /// The latest first.
+    pub is_reverse: bool,
+    /// Up to so many bytes, and at least one.
+    pub bytes_max: usize,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self {
+            since: None,
+            limit: 0,
+            is_reverse: false,
+            bytes_max: PAGE_BYTES_MAX,
+        }
+    }
+}
+
+/// A part of a channel's history. It refers to what the stream has stored and does not change with the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Of the latest publication.
+    pub position: Position,
+    excerpt: Excerpt,
+    /// The offset of the oldest.
+    lowest: u64,
+    is_reverse: bool,
+}
+
+impl Page {
+    pub(crate) fn new(position: Position, excerpt: Excerpt, lowest: u64, is_reverse: bool) -> Self {
+        Self {
+            position,
+            excerpt,
+            lowest,
+            is_reverse,
+        }
+    }
+
+    /// Returns the number of publications.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.excerpt.len()
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns how many bytes the payloads of all publications have.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        let records = (0..self.len()).filter_map(|place| self.excerpt.get(place));
+        records.map(|record| record.payload.bytes.len()).sum()
+    }
+
+    /// Returns the publications at these places, in the order that was asked for.
+    pub fn publications(&self, places: Range<usize>) -> impl Iterator<Item = Publication> {
+        places.map_while(|place| {
+            let place = match self.is_reverse {
+                false => place,
+                true => self.len().checked_sub(place + 1)?,
+            };
+            let record = self.excerpt.get(place)?;
+            let mut position = self.position;
+            position.offset = self.lowest + place as u64;
+            Some(record.publication(position))
+        })
+    }
+
+    /// Returns all publications, in the order that was asked for.
+    pub fn iter(&self) -> impl Iterator<Item = Publication> {
+        self.publications(0..self.len())
+    }
+}
+
+impl Record {
+    pub(crate) fn publication(&self, position: Position) -> Publication {
+        Publication {
+            payload: self.payload.clone(),
+            position: Some(position),
+            at_ms: self.at_ms,
+            event: Event::Published,
+            info: self.info.clone(),
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The publications that a stream keeps, stored so that answers share them.
+//!
+//! The latest stand one by one. Older ones stand in blocks of [`BLOCK`], which an [`Excerpt`] refers to as a whole: an answer
+//! with thousands of publications costs a few hundred references, however many clients ask for it. A block whose first
+//! publication is dropped is taken apart.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::{Info, Payload};
+
+/// Publications of one block.
+pub(crate) const BLOCK: usize = 64;
+
+/// What a publication costs beside its bytes: the record, and the count that shares the bytes.
+pub(crate) const RECORD_BYTES: usize = size_of::<Record>() + 40;
+
+/// A publication that is kept. Its offset is its place: offsets have no gaps up to the top.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) payload: Payload,
+    pub(crate) at_ms: u64,
+    pub(crate) info: Option<Arc<Info>>,
+}
+
+impl Record {
+    pub(crate) fn bytes(&self) -> usize {
+        let info = self.info.as_ref().map_or(0, |info| info.bytes());
+        RECORD_BYTES + self.payload.bytes.len() + info
+    }
+}
+
+/// The bytes of blocks that streams have dropped and answers still refer to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lent(Arc<AtomicUsize>);
+
+impl Lent {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// [`BLOCK`] publications in a row.
+#[derive(Debug)]
+struct Block {
+    records: Vec<Record>,
+    /// Where its bytes count once its stream has dropped it.
+    lent: Lent,
+    is_dropped: AtomicBool,
+}
+
+impl Block {
+    fn bytes(&self) -> usize {
+        self.records.iter().map(Record::bytes).sum()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if *self.is_dropped.get_mut() {
+            self.lent.0.fetch_sub(self.bytes(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    /// Those before the latest, where there are many.
+    older: Option<Box<Older>>,
+    latest: VecDeque<Record>,
+}
+
+#[derive(Debug, Default)]
+struct Older {
+    /// What is left of the first block.
+    first: VecDeque<Record>,
+    blocks: VecDeque<Arc<Block>>,
+}
+
+impl Records {
+    pub(crate) fn len(&self) -> usize {
+        let older = self.older.as_ref();
+        older.map_or(0, |older| older.first.len() + older.blocks.len() * BLOCK) + self.latest.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        // The latest are dropped last.
+        self.latest.is_empty()
+    }
+
+    pub(crate) fn front(&self) -> Option<&Record> {
+        match &self.older {
+            None => self.latest.front(),
+            Some(older) => older.first.front().or_else(|| {
+                let block = older.blocks.front()?;
+                block.records.first()
+            }),
+        }
+    }
+
+    pub(crate) fn back(&self) -> Option<&Record> {
+        self.latest.back()
+    }
+
+    pub(crate) fn push(&mut self, record: Record, lent: &Lent) {
+        if self.latest.len() == 2 * BLOCK {
+            let records = self.latest.drain(..BLOCK).collect();
+            let block = Block {
+                records,
+                lent: lent.clone(),
+                is_dropped: AtomicBool::new(false),
+            };
+            let older = self.older.get_or_insert_default();
+            older.blocks.push_back(Arc::new(block));
+        }
+        self.latest.push_back(record);
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<Record> {
+        let Some(older) = &mut self.older else {
+            let record = self.latest.pop_front();
+            if self.latest.is_empty() {
+                self.latest = VecDeque::new();
+            }
+            return record;
+        };
+        if older.first.is_empty()
+            && let Some(block) = older.blocks.pop_front()
+        {
+            older.first = take_apart(block);
+        }
+        let record = older.first.pop_front();
+        if older.first.is_empty() && older.blocks.is_empty() {
+            self.older = None;
+        }
+        record
+    }
+
+    fn get(&self, place: usize) -> Option<&Record> {
+        let Some(older) = &self.older else {
+            return self.latest.get(place);
+        };
+        let (first, blocks) = (&older.first, &older.blocks);
+        find(place, first.len(), blocks.len(), |part| match part {
+            Part::First(place) => first.get(place),
+            Part::Block(block, place) => blocks.get(block)?.records.get(place),
+            Part::Last(place) => self.latest.get(place),
+        })
+    }
+
+    /// Those at these places, oldest first.
+    pub(crate) fn range(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = &Record> {
+        places.filter_map(|place| self.get(place))
+    }
+
+    /// The same to be kept: whole blocks are shared.
+    pub(crate) fn share(&self, places: Range<usize>) -> Excerpt {
+        let begin = self.older.as_ref().map_or(0, |older| older.first.len());
+        let blocks = self.older.as_ref().map_or(0, |older| older.blocks.len());
+        let whole_from = places.start.saturating_sub(begin).div_ceil(BLOCK);
+        let whole_to = (places.end.saturating_sub(begin) / BLOCK).min(blocks);
+        let copy = |places: Range<usize>| self.range(places).cloned().collect();
+        if whole_from >= whole_to {
+            return Excerpt {
+                first: copy(places),
+                ..Excerpt::default()
+            };
+        }
+        let older = self.older.iter().flat_map(|older| &older.blocks);
+        let whole = older.skip(whole_from).take(whole_to - whole_from);
+        Excerpt {
+            first: copy(places.start..begin + whole_from * BLOCK),
+            blocks: whole.cloned().collect(),
+            last: copy(begin + whole_to * BLOCK..places.end),
+        }
+    }
+}
+
+/// Its records, which are shared if an answer refers to the block.
+fn take_apart(block: Arc<Block>) -> VecDeque<Record> {
+    match Arc::try_unwrap(block) {
+        Ok(mut block) => std::mem::take(&mut block.records).into(),
+        Err(block) => {
+            // Whoever lets go of it last takes its bytes back, and that may be this function.
+            block.lent.0.fetch_add(block.bytes(), Ordering::Relaxed);
+            block.is_dropped.store(true, Ordering::Relaxed);
+            block.records.iter().cloned().collect()
+        }
+    }
+}
+
+/// A part of a stream's publications, which stays as it is whatever becomes of the stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Excerpt {
+    first: Box<[Record]>,
+    blocks: Box<[Arc<Block>]>,
+    last: Box<[Record]>,
+}
+
+impl Excerpt {
+    pub(crate) fn len(&self) -> usize {
+        self.first.len() + self.blocks.len() * BLOCK + self.last.len()
+    }
+
+    pub(crate) fn get(&self, place: usize) -> Option<&Record> {
+        find(
+            place,
+            self.first.len(),
+            self.blocks.len(),
+            |part| match part {
+                Part::First(place) => self.first.get(place),
+                Part::Block(block, place) => self.blocks.get(block)?.records.get(place),
+                Part::Last(place) => self.last.get(place),
+            },
+        )
+    }
+}
+
+impl PartialEq for Excerpt {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len()
+            && (0..self.len()).all(|place| self.get(place) == other.get(place))
+    }
+}
+
+impl Eq for Excerpt {}
+
+/// Where a record stands: in front of the blocks, in one of them, or behind them.
+enum Part {
+    First(usize),
+    Block(usize, usize),
+    Last(usize),
+}
+
+fn find<T>(place: usize, first: usize, blocks: usize, get: impl FnOnce(Part) -> T) -> T {
+    get(match place.checked_sub(first) {
+        None => Part::First(place),
+        Some(place) if place < blocks * BLOCK => Part::Block(place / BLOCK, place % BLOCK),
+        Some(place) => Part::Last(place - blocks * BLOCK),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::PayloadKind;
+
+    fn record(number: usize) -> Record {
+        Record {
+            payload: Payload {
+                kind: PayloadKind::Text,
+                bytes: Bytes::from(number.to_string()),
+            },
+            at_ms: number as u64,
+            info: None,
+        }
+    }
+
+    fn records(count: usize, lent: &Lent) -> Records {
+        let mut records = Records::default();
+        (0..count).for_each(|number| records.push(record(number), lent));
+        records
+    }
+
+    fn numbers(excerpt: &Excerpt) -> Vec<usize> {
+        let get = |place| excerpt.get(place).expect("within its length").at_ms as usize;
+        (0..excerpt.len()).map(get).collect()
+    }
+
+    #[test]
+    fn every_range_has_its_records_however_many_were_dropped() {
+        let lent = Lent::default();
+        for count in [0, 1, BLOCK, 2 * BLOCK, 2 * BLOCK + 1, 5 * BLOCK + 7] {
+            let mut records = records(count, &lent);
+            for dropped in 0..=count {
+                let left = count - dropped;
+                assert_eq!(records.len(), left);
+                assert_eq!(records.is_empty(), left == 0);
+                assert_eq!(records.front().map(|one| one.at_ms as usize), {
+                    (left > 0).then_some(dropped)
+                });
+                assert_eq!(records.back().map(|one| one.at_ms as usize + 1), {
+                    (left > 0).then_some(count)
+                });
+                for begin in [0, 1, left / 3, left].into_iter().filter(|at| *at <= left) {
+                    for end in [begin, begin + left / 2, left] {
+                        let end = end.clamp(begin, left);
+                        let expected: Vec<_> = (dropped + begin..dropped + end).collect();
+                        let range = records.range(begin..end);
+                        let range: Vec<_> = range.map(|one| one.at_ms as usize).collect();
+                        assert_eq!(range, expected);
+                        assert_eq!(numbers(&records.share(begin..end)), expected);
+                    }
+                }
+                records.pop_front();
+            }
+        }
+    }
+
+    #[test]
+    fn an_excerpt_refers_to_blocks_and_copies_less_than_one_at_either_end() {
+        let lent = Lent::default();
+        let records = records(20 * BLOCK, &lent);
+        let excerpt = records.share(1..20 * BLOCK - 1);
+        assert_eq!(excerpt.blocks.len(), 17);
+        assert_eq!(excerpt.first.len(), BLOCK - 1);
+        assert!(excerpt.last.len() < 2 * BLOCK);
+        let older = records.older.as_ref().expect("it is long");
+        assert!(Arc::ptr_eq(&excerpt.blocks[0], &older.blocks[1]));
+    }
+
+    #[test]
+    fn what_answers_keep_of_a_stream_that_has_dropped_it_is_counted() {
+        let lent = Lent::default();
+        let mut records = records(4 * BLOCK, &lent);
+        let block: usize = records.range(0..BLOCK).map(Record::bytes).sum();
+        let excerpts = [records.share(0..4 * BLOCK), records.share(0..2 * BLOCK)];
+        assert_eq!(lent.bytes(), 0, "the stream has them, too");
+        records.pop_front();
+        assert_eq!(lent.bytes(), block);
+        (1..BLOCK).for_each(|_| drop(records.pop_front()));
+        assert_eq!(lent.bytes(), block);
+        records.pop_front();
+        assert!(lent.bytes() > block);
+        let all: Vec<_> = (0..4 * BLOCK).collect();
+        assert_eq!(numbers(&excerpts[0]), all, "it stays as it was");
+        drop(excerpts);
+        assert_eq!(lent.bytes(), 0);
+        (0..BLOCK).for_each(|_| drop(records.pop_front()));
+        assert_eq!(lent.bytes(), 0, "nobody else has these");
+    }
+}
