@@ -3,11 +3,13 @@
 //! Publishing itself is [`backend`](crate::backend)'s. Answers are `{"result":{…}}` or `{"error":{"code","message"}}`,
 //! with status 200: the transport did its work.
 
+mod answers;
 mod batch;
 mod method;
 
 use std::net::IpAddr;
 
+pub(crate) use answers::Answers;
 use batch::Batch;
 use method::Method;
 use veche_hub::{Answer, ConnectionId, Ticket};
@@ -32,7 +34,7 @@ pub(crate) struct Call {
 /// What came of carrying out a call.
 pub(crate) enum CallEnd {
     /// The body of the answer.
-    Answered(Vec<u8>),
+    Answered(Answers),
     /// It is not carried out now.
     Refused(Refusal),
     /// Resume it later.
@@ -111,7 +113,7 @@ impl Call {
             }
             Err(Unwilling::Bad(BadCommand(why))) => {
                 shared.stats.pushes_refused.add(1);
-                CallEnd::Answered(error_body(BAD_REQUEST, &why))
+                CallEnd::Answered(Answers::whole(error_body(BAD_REQUEST, &why)))
             }
             Ok(Some(block)) => CallEnd::Waits(block),
             Ok(None) => self.end(),
@@ -151,12 +153,8 @@ impl Call {
 
     fn end(&mut self) -> CallEnd {
         let answer = match &mut self.batch {
-            Some(batch) => batch.answer(&mut self.backend),
-            None => {
-                let mut body = Vec::new();
-                let is_there = self.backend.write_answer(&mut body, "result");
-                is_there.then_some(body)
-            }
+            Some(batch) => batch.answers(&mut self.backend),
+            None => self.backend.take_answers().map(Answers::one),
         };
         answer.map_or(CallEnd::Waits(Block::Answer), CallEnd::Answered)
     }

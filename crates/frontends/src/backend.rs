@@ -4,6 +4,7 @@
 //! which of them it serves.
 
 mod exchange;
+mod list;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,10 +21,11 @@ use crate::close::BLOCKED;
 use crate::command::{BadCommand, Command, Inquiry, Instructing, Listing, Of, Target, Text};
 use crate::publishing::{Busy, Publisher};
 use crate::shared::{NoteLevel, Shared};
+pub(crate) use exchange::Exchange;
 pub use exchange::{
     BAD_REQUEST, METHOD_NOT_FOUND, PERMISSION_DENIED, Shape, UNAUTHORIZED, write_error,
 };
-use exchange::{Content, Exchange, INTERNAL, LIMIT_EXCEEDED, UNCOUNTED};
+use exchange::{Content, INTERNAL, LIMIT_EXCEEDED, UNCOUNTED};
 
 /// Most questions of one back end that may wait for their answers; its input waits then.
 pub const EXCHANGES_MAX: usize = 1024;
@@ -444,6 +446,20 @@ impl Backend {
         self.exchanges.pop_front();
         self.first = self.first.wrapping_add(1) & EXCHANGE_MASK;
         true
+    }
+
+    /// Returns whether all that was asked is answered, though answers may be left to take.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.exchanges.iter().all(|exchange| exchange.open == 0)
+    }
+
+    /// Takes all answers, once they are complete.
+    pub(crate) fn take_answers(&mut self) -> Option<VecDeque<Exchange>> {
+        if !self.is_answered() {
+            return None;
+        }
+        self.first = self.next_number();
+        Some(std::mem::take(&mut self.exchanges))
     }
 
     /// An answer that is to be written in its turn, once `open` homes have answered.

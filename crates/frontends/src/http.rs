@@ -8,6 +8,7 @@
 
 mod app;
 mod body;
+mod call;
 mod named;
 mod parts;
 mod request;
@@ -33,6 +34,7 @@ use crate::upgrade::Registration;
 use crate::work;
 pub(crate) use app::KeptRequest;
 use body::Body;
+use call::Answering;
 use named::Naming;
 use parts::Parts;
 
@@ -60,6 +62,8 @@ enum State {
     /// A home worker has yet to register the session.
     Registering(Box<Registration>),
     Streaming(Box<Stream>),
+    /// A long answer to an API call is written as the caller reads.
+    Answering(Box<Answering>),
     /// An application has yet to answer a request.
     App(AppId, Box<KeptRequest>),
     /// An application has begun to answer.
@@ -121,12 +125,14 @@ impl Http {
             State::Head => self.head(id, input, shared),
             State::Body(_) => self.body(id, input, shared),
             // Input waits while these last.
-            State::Call(..) | State::Registering(_) | State::Streaming(_) | State::Naming(..) => {
-                Ok(Step {
-                    taken: 0,
-                    then: Then::Wait(Block::Answer),
-                })
-            }
+            State::Call(..)
+            | State::Registering(_)
+            | State::Streaming(_)
+            | State::Answering(_)
+            | State::Naming(..) => Ok(Step {
+                taken: 0,
+                then: Then::Wait(Block::Answer),
+            }),
             State::App(..) | State::Parts(_) | State::Asking(..) => Ok(Step {
                 taken: 0,
                 then: Then::Wait(Block::App),
@@ -167,18 +173,6 @@ impl Http {
         self.since_ms = shared.now.mono_ms;
         let then = self.request(id, &head, &input[..end], shared)?;
         Ok(Step { taken: end, then })
-    }
-
-    fn call_ended(
-        &mut self,
-        id: ConnectionId,
-        answer: &[u8],
-        reply: Reply,
-        shared: &mut Shared,
-    ) -> Then<Socket> {
-        reply.write(id, Status::OK, "application/json", answer, shared);
-        self.state = State::Head;
-        self.finish(id, reply.keep_alive, shared)
     }
 
     /// After a response: go on with the next request, or end.
@@ -267,7 +261,7 @@ impl Http {
     pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Socket> {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Call(mut call, reply) => match call.resume(id, shared) {
-                CallEnd::Answered(answer) => self.call_ended(id, &answer, reply, shared),
+                CallEnd::Answered(answers) => self.call_ended(id, answers, reply, shared),
                 CallEnd::Refused(refusal) => {
                     refusal.write(reply, id, shared);
                     self.finish(id, reply.keep_alive, shared)
@@ -281,6 +275,7 @@ impl Http {
                 self.state = State::Streaming(stream);
                 self.pump(id, shared)
             }
+            State::Answering(answering) => self.go_on_answering(id, answering, shared),
             State::Parts(parts) => {
                 self.state = State::Parts(parts);
                 self.go_on_with_parts(id, shared)
@@ -338,7 +333,7 @@ impl Http {
             State::App(_, ref kept) => kept.timeout_ms(),
             State::Parts(ref parts) => parts.timeout_ms,
             // A home worker always answers, and a stalled send has its own deadline.
-            State::Call(..) | State::Streaming(_) => return u64::MAX,
+            State::Call(..) | State::Streaming(_) | State::Answering(_) => return u64::MAX,
         };
         self.since_ms.saturating_add(wait)
     }

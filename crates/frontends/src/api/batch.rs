@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use serde_json::value::RawValue;
 use veche_hub::ConnectionId;
 
+use super::answers::Answers;
 use super::method::Method;
 use crate::backend::{Backend, Progress};
 use crate::command::{self, BadCommand};
@@ -22,7 +23,6 @@ pub(super) struct Batch {
     waiting: VecDeque<(Method, Box<RawValue>)>,
     /// Of those whose answers are not written, in order.
     methods: VecDeque<Method>,
-    replies: Vec<u8>,
     /// The last one that was begun holds back those behind it.
     is_barrier: bool,
 }
@@ -56,7 +56,6 @@ impl Batch {
         Ok(Self {
             waiting,
             methods: VecDeque::new(),
-            replies: Vec::new(),
             is_barrier: false,
         })
     }
@@ -69,12 +68,9 @@ impl Batch {
         shared: &mut Shared,
     ) -> Option<Block> {
         while let Some((method, body)) = self.waiting.pop_front() {
-            if self.is_barrier || !method.publishes() {
-                self.write_answers(backend);
-                if !backend.is_settled() {
-                    self.waiting.push_front((method, body));
-                    return Some(Block::Answer);
-                }
+            if (self.is_barrier || !method.publishes()) && !backend.is_answered() {
+                self.waiting.push_front((method, body));
+                return Some(Block::Answer);
             }
             self.is_barrier = !method.publishes();
             self.methods.push_back(method);
@@ -91,27 +87,10 @@ impl Batch {
     }
 
     /// The body of the answer, once all of them are answered.
-    pub(super) fn answer(&mut self, backend: &mut Backend) -> Option<Vec<u8>> {
-        self.write_answers(backend);
-        if !self.methods.is_empty() {
-            return None;
-        }
-        let replies = std::mem::take(&mut self.replies);
-        // Without `result`, as clients of the original know it.
-        Some([&b"{\"replies\":["[..], &replies, b"]}"].concat())
-    }
-
-    fn write_answers(&mut self, backend: &mut Backend) {
-        while let Some(method) = self.methods.front() {
-            let at = self.replies.len();
-            if at > 0 {
-                self.replies.push(b',');
-            }
-            if !backend.write_answer(&mut self.replies, method.name()) {
-                self.replies.truncate(at);
-                return;
-            }
-            self.methods.pop_front();
-        }
+    pub(super) fn answers(&mut self, backend: &mut Backend) -> Option<Answers> {
+        let exchanges = backend.take_answers()?;
+        let names = self.methods.drain(..).map(Method::name);
+        debug_assert_eq!(exchanges.len(), names.len(), "each command is answered");
+        Some(Answers::batch(exchanges.into_iter().zip(names).collect()))
     }
 }

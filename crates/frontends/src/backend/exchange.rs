@@ -2,13 +2,10 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value, json};
-use veche_hub::{
-    Answer, ClientInfo, Connected, Connections, HistoryError, Info, Listing, Page, PresenceError,
-    Publication, Published, UserStatus,
-};
+use serde_json::Value;
+use veche_hub::{Answer, Connections, HistoryError, Listing, PresenceError, Published, UserStatus};
 
-use crate::outbox::{write_data, write_value};
+use super::list::List;
 
 /// Error code for what is a fault of ours.
 pub(super) const INTERNAL: u32 = 100;
@@ -42,7 +39,7 @@ pub enum Shape {
 
 /// One command that is to be answered.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     pub(super) id: Option<Box<str>>,
     /// Answers of other workers that are still to come, and one more while a job is unfinished.
     pub(super) open: u32,
@@ -72,19 +69,75 @@ pub(super) enum Content {
 impl Exchange {
     /// Writes the answer as one JSON object.
     pub(super) fn write(&self, out: &mut Vec<u8>, key: &str) {
+        self.write_part(out, key, &mut None, usize::MAX);
+    }
+
+    /// Writes the next part of the answer, until `out` has about so many bytes; `next` is the next element of its list,
+    /// from the first part on. Returns whether it was the last part.
+    pub(crate) fn write_part(
+        &self,
+        out: &mut Vec<u8>,
+        key: &str,
+        next: &mut Option<usize>,
+        bytes_max: usize,
+    ) -> bool {
         let mut text = String::with_capacity(64);
-        text.push('{');
-        // Writing into a string can't fail.
-        if let Some(id) = &self.id {
-            let _ = write!(text, "\"id\":{id},");
+        if next.is_none() {
+            text.push('{');
+            // Writing into a string can't fail.
+            if let Some(id) = &self.id {
+                let _ = write!(text, "\"id\":{id},");
+            }
         }
+        let is_whole = match self.list() {
+            None => {
+                self.write_content(&mut text, key);
+                true
+            }
+            Some(list) => {
+                let mut place = next.unwrap_or_else(|| {
+                    let _ = write!(text, "\"{key}\":");
+                    list.open(&mut text);
+                    0
+                });
+                while place < list.len() && out.len() + text.len() < bytes_max {
+                    list.write(place, &mut text);
+                    place += 1;
+                }
+                *next = Some(place);
+                let is_whole = place == list.len();
+                if is_whole {
+                    list.close(&mut text);
+                }
+                is_whole
+            }
+        };
+        if is_whole {
+            text.push('}');
+        }
+        out.extend_from_slice(text.as_bytes());
+        is_whole
+    }
+
+    /// What may be long in it.
+    fn list(&self) -> Option<List<'_>> {
         match &self.content {
-            Content::Refused(code, error) => write_error(&mut text, *code, error),
+            Content::Asked(Some(Answer::History(Ok(page)))) => Some(List::History(page)),
+            Content::Asked(Some(Answer::Presence(Ok(clients)))) => Some(List::Presence(clients)),
+            Content::Channels(listing) => listing.channels().map(List::Channels),
+            Content::Connections(all) => all.all().map(List::Connections),
+            _ => None,
+        }
+    }
+
+    fn write_content(&self, text: &mut String, key: &str) {
+        match &self.content {
+            Content::Refused(code, error) => write_error(text, *code, error),
             Content::Published(Shape::Sum, targets) => {
                 let handed: u64 = targets.iter().map(|one| u64::from(one.handed)).sum();
                 let _ = write!(text, "\"{key}\":{{\"handed\":{handed}");
                 if let [only] = targets[..] {
-                    write_position(&mut text, &only);
+                    write_position(text, &only);
                 }
                 text.push('}');
             }
@@ -93,7 +146,7 @@ impl Exchange {
                 for (index, one) in targets.iter().enumerate() {
                     let comma = if index == 0 { "" } else { "," };
                     let _ = write!(text, "{comma}{{\"result\":{{\"handed\":{}", one.handed);
-                    write_position(&mut text, one);
+                    write_position(text, one);
                     text.push_str("}}");
                 }
                 text.push_str("]}");
@@ -107,16 +160,22 @@ impl Exchange {
             Content::Written(result) => {
                 let _ = write!(text, "\"{key}\":{result}");
             }
-            Content::Channels(listing) => write_listing(&mut text, key, listing),
-            Content::Connections(all) => write_connections(&mut text, key, all),
+            // Those that can be told are lists.
+            Content::Channels(_) => {
+                let why = "too many channels: ask for some of them by a pattern";
+                write_error(text, LIMIT_EXCEEDED, why);
+            }
+            Content::Connections(_) => {
+                let why =
+                    "too many connections: ask for those of a user, or by the name of the client";
+                write_error(text, LIMIT_EXCEEDED, why);
+            }
             // Answers are written when they are complete.
             Content::UserStatus(Some(status), is_blocked) => {
-                write_status(&mut text, key, *status, *is_blocked);
+                write_status(text, key, *status, *is_blocked);
             }
-            Content::Asked(Some(answer)) => write_asked(&mut text, key, answer),
+            Content::Asked(Some(answer)) => write_asked(text, key, answer),
         }
-        text.push('}');
-        out.extend_from_slice(text.as_bytes());
     }
 }
 
@@ -147,22 +206,8 @@ fn write_position(text: &mut String, published: &Published) {
 /// `"result":{…}` or `"error":{…}`.
 fn write_asked(text: &mut String, key: &str, answer: &Answer) {
     match answer {
-        Answer::History(Ok(page)) => {
-            let _ = write!(text, "\"{key}\":");
-            write_page(text, page);
-        }
         Answer::HistoryRemoved(Ok(())) => {
             let _ = write!(text, "\"{key}\":{{}}");
-        }
-        Answer::Presence(Ok(clients)) => {
-            let _ = write!(text, "\"{key}\":{{\"presence\":{{");
-            for (place, client) in clients.iter().enumerate() {
-                let comma = if place == 0 { "" } else { "," };
-                let id = Value::from(&*client.client);
-                let _ = write!(text, "{comma}{id}:");
-                write_client(text, client);
-            }
-            text.push_str("}}");
         }
         Answer::PresenceStats(Ok(stats)) => {
             let (clients, users) = (stats.clients, stats.users);
@@ -187,8 +232,10 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
             };
             write_error(text, code, &error.to_string());
         }
-        // Nobody asks for these by an inquiry.
-        Answer::Subscribed(_)
+        // The first two are lists, and nobody asks for the others by an inquiry.
+        Answer::History(Ok(_))
+        | Answer::Presence(Ok(_))
+        | Answer::Subscribed(_)
         | Answer::Published(_)
         | Answer::Instructed(_)
         | Answer::Settled
@@ -198,103 +245,6 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
             write_error(text, INTERNAL, "internal error");
         }
     }
-}
-
-fn write_listing(text: &mut String, key: &str, listing: &Listing) {
-    let Some(channels) = listing.channels() else {
-        let why = "too many channels: ask for some of them by a pattern";
-        return write_error(text, LIMIT_EXCEEDED, why);
-    };
-    let _ = write!(text, "\"{key}\":{{\"channels\":{{");
-    for (place, (name, clients)) in channels.iter().enumerate() {
-        let comma = if place == 0 { "" } else { "," };
-        let name = Value::from(&**name);
-        let _ = write!(text, "{comma}{name}:{{\"num_clients\":{clients}}}");
-    }
-    text.push_str("}}");
-}
-
-fn write_connections(text: &mut String, key: &str, connections: &Connections) {
-    let Some(all) = connections.all() else {
-        let why = "too many connections: ask for those of a user, or by the name of the client";
-        return write_error(text, LIMIT_EXCEEDED, why);
-    };
-    let described = |one: &Connected| {
-        let channels = one
-            .channels
-            .iter()
-            .map(|name| (name.to_string(), json!({})));
-        let described = json!({
-            "user": one.user,
-            "handler": one.handler,
-            "transport": one.transport,
-            "protocol": one.protocol,
-            "route": one.route,
-            "address": one.address,
-            "app_name": one.name,
-            "app_version": one.version,
-            "state": {"channels": channels.collect::<Map<_, _>>()},
-        });
-        (one.client.to_string(), described)
-    };
-    let all: Map<_, _> = all.iter().map(described).collect();
-    let _ = write!(text, "\"{key}\":{{\"connections\":{}}}", Value::from(all));
-}
-
-/// A client as others see it.
-fn write_client(text: &mut String, client: &ClientInfo) {
-    let user = Value::from(&*client.user);
-    let id = Value::from(&*client.client);
-    let _ = write!(text, "{{\"user\":{user},\"client\":{id}");
-    let infos = [
-        ("conn_info", &client.conn_info),
-        ("chan_info", &client.chan_info),
-    ];
-    for (name, info) in infos {
-        if let Some(info) = info {
-            let _ = write!(text, ",\"{name}\":");
-            write_value(text, info.borrow());
-        }
-    }
-    text.push('}');
-}
-
-fn write_info(text: &mut String, info: &Info) {
-    if let Some(client) = &info.client {
-        text.push_str(",\"info\":");
-        write_client(text, client);
-    }
-    for (place, (name, value)) in info.tags.iter().enumerate() {
-        let before = if place == 0 { ",\"tags\":{" } else { "," };
-        let (name, value) = (Value::from(&**name), Value::from(&**value));
-        let _ = write!(text, "{before}{name}:{value}");
-    }
-    if !info.tags.is_empty() {
-        text.push('}');
-    }
-}
-
-fn write_page(text: &mut String, page: &Page) {
-    text.push_str("{\"publications\":[");
-    for (place, publication) in page.iter().enumerate() {
-        let Publication {
-            payload,
-            position,
-            at_ms,
-            info,
-            ..
-        } = publication;
-        let comma = if place == 0 { "" } else { "," };
-        let offset = position.map_or(0, |position| position.offset);
-        let _ = write!(text, "{comma}{{\"offset\":{offset},\"time\":{at_ms}");
-        write_data(text, payload.borrow());
-        if let Some(info) = &info {
-            write_info(text, info);
-        }
-        text.push('}');
-    }
-    let (offset, epoch) = (page.position.offset, page.position.epoch);
-    let _ = write!(text, "],\"offset\":{offset},\"epoch\":\"{epoch}\"}}");
 }
 
 /// `"error":{…}`, without the braces around.

@@ -147,7 +147,7 @@ impl Http {
             }
         };
         match call.run(&body.data, id, shared) {
-            CallEnd::Answered(answer) => self.call_ended(id, &answer, body.reply, shared),
+            CallEnd::Answered(answers) => self.call_ended(id, answers, body.reply, shared),
             CallEnd::Refused(refusal) => {
                 refusal.write(body.reply, id, shared);
                 self.finish(id, body.reply.keep_alive, shared)

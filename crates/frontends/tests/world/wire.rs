@@ -49,6 +49,10 @@ pub fn response(bytes: &[u8], has_body: bool) -> (Response, &[u8]) {
         body: String::new(),
     };
     let mut rest = &bytes[end + 4..];
+    if has_body && response.header("transfer-encoding") == Some("chunked") {
+        (response.body, rest) = chunked(rest);
+        return (response, rest);
+    }
     if has_body && !matches!(status, 100..200 | 204 | 304) {
         let length: usize = response
             .header("content-length")
@@ -60,6 +64,24 @@ pub fn response(bytes: &[u8], has_body: bool) -> (Response, &[u8]) {
         rest = &rest[length..];
     }
     (response, rest)
+}
+
+/// A whole body that comes in chunks, and what follows it.
+fn chunked(mut bytes: &[u8]) -> (String, &[u8]) {
+    let mut body = Vec::new();
+    loop {
+        let mut ends = bytes.windows(2);
+        let end = ends.position(|two| two == b"\r\n").expect("a length");
+        let digits = std::str::from_utf8(&bytes[..end]).expect("digits");
+        let length = usize::from_str_radix(digits, 16).expect("a length");
+        let chunk = &bytes[end + 2..];
+        body.extend_from_slice(&chunk[..length]);
+        assert_eq!(chunk[length..length + 2], *b"\r\n");
+        bytes = &chunk[length + 2..];
+        if length == 0 {
+            return (String::from_utf8(body).expect("text"), bytes);
+        }
+    }
 }
 
 /// All responses that there are.

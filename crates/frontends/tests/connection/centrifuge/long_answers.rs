@@ -6,7 +6,7 @@ use veche_proto::websocket::MessageKind;
 
 use super::streams::{objects, open};
 use super::{Heard, ask, connect, heard, publish, world};
-use crate::world::wire::{Said, message, post, said, text};
+use crate::world::wire::{Said, message, post, response, said, text};
 use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 
 const CHANNEL: &str = "long:1";
@@ -242,6 +242,78 @@ fn publications_wait_behind_it_within_the_limit_of_an_outbox() {
 }
 
 #[test]
+fn answers_to_back_ends_are_written_as_they_are_read() {
+    let mut world = world(2);
+    fill(&mut world);
+    let member = member(&mut world, 1);
+    let history = json!({ "channel": CHANNEL, "limit": -1 });
+    let batch = json!({ "commands": [
+        { "history": history }, { "presence": { "channel": CHANNEL } }, { "channels": {} },
+        { "connections": { "channel": CHANNEL } }, { "history": history }, { "none": {} },
+    ] });
+    for (path, body) in [("/api/history", &history), ("/api/batch", &batch)] {
+        let peer = world.connect(0, INTERNAL);
+        world.read_at_most(peer, 0);
+        world.ask(peer, post(path, &body.to_string()));
+        let mut bytes = Vec::new();
+        loop {
+            let queued = queued(&world, 0, peer);
+            assert!(queued <= OUTBOX_BYTES_MAX, "{queued} for {path}");
+            world.read_at_most(peer, 10_000);
+            world.settle();
+            let more = world.take(peer);
+            if more.is_empty() {
+                break;
+            }
+            bytes.extend(more);
+        }
+        let (answer, rest) = response(&bytes, true);
+        assert_eq!(answer.header("Transfer-Encoding"), Some("chunked"));
+        assert!(rest.is_empty());
+        let by_chunks: Value = serde_json::from_str(&answer.body).expect("JSON");
+        let answers = match &by_chunks["replies"] {
+            Value::Array(replies) => {
+                assert_eq!(replies.len(), 6);
+                assert_eq!(
+                    replies[1]["presence"]["presence"]
+                        .as_object()
+                        .map(serde_json::Map::len),
+                    Some(1)
+                );
+                assert_eq!(
+                    replies[2]["channels"]["channels"][CHANNEL]["num_clients"],
+                    1
+                );
+                assert_eq!(
+                    replies[3]["connections"]["connections"]
+                        .as_object()
+                        .map(serde_json::Map::len),
+                    Some(1)
+                );
+                assert_eq!(replies[5]["error"]["code"], 104);
+                vec![replies[0].clone(), replies[4].clone()]
+            }
+            _ => vec![json!({ "history": by_chunks["result"] })],
+        };
+        for answer in &answers {
+            assert_eq!(numbers(answer), (0..KEPT).collect::<Vec<_>>());
+        }
+        // The same without chunks where there are none, and the connection goes on.
+        let peer = world.connect(0, INTERNAL);
+        let request = post(path, &body.to_string()).replace("HTTP/1.1", "HTTP/1.0");
+        let request = request.replace("\r\n\r\n", "\r\nConnection: keep-alive\r\n\r\n");
+        for _ in 0..2 {
+            let answer = world.ask(peer, &request);
+            let (answer, rest) = response(&answer, true);
+            assert!(rest.is_empty());
+            let whole: Value = serde_json::from_str(&answer.body).expect("JSON");
+            assert_eq!(whole, by_chunks);
+        }
+    }
+    assert!(world.is_open(member));
+}
+
+#[test]
 fn more_than_an_answer_may_have_is_refused_and_says_so() {
     let mut world = world(1);
     fill(&mut world);
@@ -252,7 +324,7 @@ fn more_than_an_answer_may_have_is_refused_and_says_so() {
         let command = json!({ "id": 3, "history": history });
         let by_client = ask(&mut world, peer, &command.to_string()).lines[0].take();
         let answer = world.ask(back_end, post("/api/history", &history.to_string()));
-        let (answer, _) = crate::world::wire::response(&answer, true);
+        let (answer, _) = response(&answer, true);
         let by_api: Value = serde_json::from_str(&answer.body).expect("JSON");
         for reply in [by_client, by_api] {
             let error = &reply["error"];
