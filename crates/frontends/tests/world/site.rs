@@ -161,6 +161,10 @@ impl Options {
             },
             Route {
                 identity: Identity::Query("user".into()),
+                compression: Some(deflate::Policy {
+                    takeover: true,
+                    ..deflate::Policy::default()
+                }),
                 ..route("/centrifuge/named", Handler::Centrifuge)
             },
             Route {

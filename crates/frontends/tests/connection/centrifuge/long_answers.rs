@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
-use veche_proto::websocket::MessageKind;
+use veche_proto::websocket::deflate::{self, Policy};
+use veche_proto::websocket::{Codecs, Decoder, Event, Limits, MessageKind, Role};
 
 use super::streams::{objects, open};
 use super::{Heard, ask, connect, heard, publish, world};
-use crate::world::wire::{Said, message, post, response, said, text};
+use crate::world::wire::{Said, handshake, message, post, response, said, text};
 use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 
 const CHANNEL: &str = "long:1";
@@ -149,6 +150,59 @@ fn in_protobuf_it_is_the_same_message() {
         let found = memchr::memmem::find(&rest[at..], data.as_bytes());
         at += found.expect("in their order") + data.len();
     }
+}
+
+#[test]
+fn compressed_it_is_one_message_of_the_stream() {
+    let mut world = world(1);
+    let back_end = fill(&mut world);
+    let peer = world.connect(0, PUBLIC);
+    let offer = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
+    world.ask(peer, handshake("/centrifuge/named?user=ann", offer));
+    let subscribe = json!({ "id": 2, "subscribe": { "channel": CHANNEL } });
+    let commands = [
+        json!({ "id": 1, "connect": {} }),
+        subscribe,
+        history(3),
+        history(4),
+    ];
+    let mut bytes = world.ask(peer, text(&commands.map(|one| one.to_string()).join("\n")));
+    publish(&mut world, back_end, CHANNEL, 7);
+    bytes.extend(world.take(peer));
+    let policy = Policy {
+        takeover: true,
+        ..Policy::default()
+    };
+    let agreed = deflate::negotiate(["permessage-deflate"].into_iter(), &policy);
+    let (mut decoder, mut codecs) = (Decoder::new(Role::Client, agreed), Codecs::default());
+    let limits = Limits {
+        message_bytes_max: 1 << 20,
+        fragments_max: 100,
+        inflate_ratio_max: 0,
+    };
+    let (mut rest, mut lines) = (&mut bytes[..], Vec::new());
+    let length = rest.len();
+    while !rest.is_empty() {
+        let decoded = decoder.decode(rest, &mut codecs, &limits);
+        let (taken, event) = decoded.expect("a stream without gaps");
+        if let Some(Event::Message { data, .. }) = event {
+            let text = std::str::from_utf8(data).expect("text");
+            let objects = text
+                .split('\n')
+                .map(|line| serde_json::from_str(line).expect("JSON"));
+            lines.extend(objects.collect::<Vec<Value>>());
+        }
+        rest = &mut rest[taken..];
+    }
+    assert_eq!(lines.len(), 5);
+    for answer in &lines[2..4] {
+        assert_eq!(numbers(answer), (0..KEPT).collect::<Vec<_>>());
+    }
+    assert_eq!(lines[4]["push"]["pub"]["data"], 7);
+    assert!(
+        length < KEPT * BYTES / 4,
+        "{length} bytes: it is compressed"
+    );
 }
 
 fn varint(bytes: &[u8]) -> (usize, &[u8]) {
