@@ -15,9 +15,9 @@ use crate::error::Error;
 use crate::lane::{Lane, Writer};
 use crate::loaded::Loaded;
 use crate::lock::Lock;
-use crate::log::Log;
+use crate::log::{Log, Opening};
 use crate::options::Options;
-use crate::run;
+use crate::run::{self, Renewal};
 use crate::stats::{Counters, Stats};
 
 /// An open archive. What is handed over before it is closed, or let go of, is written.
@@ -47,22 +47,33 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, Loaded), Error
         source,
     })?;
     let lock = Lock::take(folder)?;
-    let mut database = Database::open(folder, options.fsync)?;
+    let database = Database::open(folder, options.fsync)?;
     let failed = |source| Error::Io {
         path: folder.into(),
         source,
     };
-    let contents = database.load(run::lost(folder).map_err(failed)?)?;
-    run::begin(folder, options.fsync).map_err(failed)?;
+    let boot = options.boot.as_deref();
+    let is_lost = database.tail().is_loss() || run::is_lost(folder, boot).map_err(failed)?;
+    let renewal = match is_lost {
+        true => Some(Renewal::random().map_err(failed)?),
+        false => None,
+    };
+    let contents = database.load(renewal)?;
+    let opening = Opening {
+        is_lost,
+        repairs: contents.repairs,
+    };
     let shared = Arc::new(Shared::default());
-    let log = Log::new(
+    let mut log = Log::new(
         folder,
         options,
         database,
         contents.index,
+        opening,
         Arc::clone(&shared),
         lock,
     );
+    log.begin()?;
     let thread = thread::Builder::new()
         .name("archive".into())
         .spawn(|| log.run());

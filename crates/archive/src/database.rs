@@ -8,15 +8,17 @@ mod load;
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
 use veche_files::Writing;
 
 use crate::error::Error;
 use crate::index::{Head, Plan, Row};
 use crate::options::Fsync;
-use crate::tail;
+use crate::tail::{self, Tail};
 
 /// Says in the file's header whose it is: "vech".
 const APPLICATION: i32 = 0x7665_6368;
@@ -26,8 +28,9 @@ const FORMAT: u32 = 1;
 
 const PAGE_BYTES: u64 = 8192;
 
-/// Frames in the write-ahead log beyond which they are moved into the tables: 8 MiB, which bounds the pause.
-const LOG_FRAMES_MAX: u64 = 1024;
+/// Frames in the write-ahead log beyond which they are moved into the tables: as many as those have pages, at least
+/// 2 MiB, and at most 8 MiB, which bounds the pause.
+const LOG_FRAMES: RangeInclusive<u64> = 256..=1024;
 
 /// Free pages that are kept for what comes: 1 MiB, and a quarter of the file.
 const FREE_PAGES_MIN: u64 = 128;
@@ -65,8 +68,8 @@ pub(crate) struct Database {
     connection: Connection,
     path: PathBuf,
     fsync: Fsync,
-    /// What was left out of the log when it was opened.
-    tail_bytes: u64,
+    /// What the log had behind its last good commit when it was opened.
+    tail: Tail,
 }
 
 /// What there is to do besides commits.
@@ -109,7 +112,7 @@ impl Database {
             connection,
             path,
             fsync,
-            tail_bytes: 0,
+            tail: Tail::default(),
         };
         database.prepare()?;
         Ok(database)
@@ -118,9 +121,13 @@ impl Database {
     fn prepare(&mut self) -> Result<(), Error> {
         // Without other processes the index of the log is kept on the heap, where a full disk can't hurt it.
         self.run("pragma locking_mode = exclusive")?;
+        // A connection that is let go of after an error leaves the log as it is.
+        self.connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+            .map_err(|source| explain(&self.path, source))?;
         let (application, format) = (self.number("application_id")?, self.number("user_version")?);
         // Now that the log was read, and before it is written.
-        self.tail_bytes = self.unfinished_bytes()?;
+        self.tail = self.read_tail()?;
         let tables = self
             .connection
             .query_row("select count(*) from sqlite_schema", [], |row| {
@@ -155,7 +162,7 @@ impl Database {
             "pragma journal_mode = wal; pragma synchronous = {synchronous}; pragma wal_autocheckpoint = 0;
              pragma journal_size_limit = {}; pragma cache_size = -16384; pragma temp_store = memory;
              pragma cell_size_check = on; pragma trusted_schema = off;",
-            2 * LOG_FRAMES_MAX * PAGE_BYTES,
+            2 * LOG_FRAMES.end() * PAGE_BYTES,
         );
         self.run(&settings)?;
         if is_new {
@@ -167,10 +174,22 @@ impl Database {
         Ok(())
     }
 
-    /// Makes a group's changes, all or none.
+    /// Makes a group's changes, all or none. A disk that is full may have room once the log is in the tables.
     pub(crate) fn commit(&mut self, plan: &Plan) -> Result<(), Error> {
-        self.write(plan)
-            .map_err(|source| explain(&self.path, source))
+        let Err(source) = self.write(plan) else {
+            return Ok(());
+        };
+        // What a failed attempt has left in the log would look like commits that were lost.
+        let cut = self.cut_tail();
+        let is_full = source.sqlite_error_code() == Some(ErrorCode::DiskFull);
+        let has_room = is_full && cut.is_ok() && self.checkpoint("truncate").is_ok();
+        match has_room {
+            true => self.write(plan).inspect_err(|_| {
+                let _ = self.cut_tail();
+            }),
+            false => Err(source),
+        }
+        .map_err(|source| explain(&self.path, source))
     }
 
     fn write(&mut self, plan: &Plan) -> rusqlite::Result<()> {
@@ -241,14 +260,15 @@ impl Database {
     /// One step of what keeps the files small, if one is due. Its length is bounded.
     pub(crate) fn upkeep(&mut self) -> Result<Upkeep, Error> {
         let (frames, moved) = self.log_frames()?;
-        if frames - moved >= LOG_FRAMES_MAX {
-            self.checkpoint("passive")?;
-            return Ok(Upkeep::Checkpoint);
-        }
         let (free, all) = (
             self.number("freelist_count")?.cast_unsigned(),
             self.number("page_count")?.cast_unsigned(),
         );
+        if frames - moved >= all.clamp(*LOG_FRAMES.start(), *LOG_FRAMES.end()) {
+            // The log begins anew, at its beginning: what it holds is never of two rounds.
+            self.checkpoint("truncate")?;
+            return Ok(Upkeep::Checkpoint);
+        }
         if free > FREE_PAGES_MIN + VACUUM_PAGES && free > all / 4 {
             self.run(&format!("pragma incremental_vacuum({VACUUM_PAGES})"))?;
             return Ok(Upkeep::Vacuum);
@@ -265,16 +285,31 @@ impl Database {
     /// Moves all into the tables, and closes.
     pub(crate) fn close(self) -> Result<(), Error> {
         self.checkpoint("truncate")?;
+        // Without its log the file can be copied alone.
+        let is_kept = self
+            .connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+        is_kept.map_err(|source| explain(&self.path, source))?;
         let closed = self.connection.close();
         closed.map_err(|(_, source)| explain(&self.path, source))
     }
 
-    /// Bytes at the end of the log that belong to no whole commit.
-    fn unfinished_bytes(&self) -> Result<u64, Error> {
+    /// What the log had behind its last good commit when it was opened.
+    pub(crate) fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    fn read_tail(&self) -> Result<Tail, Error> {
         let (frames, _) = self.log_frames()?;
         let path = self.log();
-        tail::unfinished_bytes(&path, frames, PAGE_BYTES)
-            .map_err(|source| Error::Io { path, source })
+        Tail::read(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
+    }
+
+    /// Takes away what the log has behind its last good commit.
+    pub(crate) fn cut_tail(&mut self) -> Result<(), Error> {
+        let (frames, _) = self.log_frames()?;
+        let path = self.log();
+        tail::cut(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
     }
 
     /// Whole frames in the log, and how many of them the tables have.

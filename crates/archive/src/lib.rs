@@ -29,4 +29,5 @@ pub use lane::{Durable, Refused, Writer};
 pub use loaded::{Channel, Loaded, Warning};
 pub use options::{Fsync, Options};
 pub use record::{Publication, Record, Version};
+pub use run::boot_id;
 pub use stats::Stats;

@@ -40,6 +40,18 @@ pub enum Warning {
         /// How many.
         bytes: u64,
     },
+    /// The log is damaged before its end, and what follows had been committed, or may have been.
+    #[error(
+        "the log is damaged: {commits} commits in its last {bytes} bytes were cut off, and the latest of {channels} channels may be lost: they have new epochs, so that clients are told"
+    )]
+    Cut {
+        /// How long what was cut off is.
+        bytes: u64,
+        /// How many commits could be seen in it.
+        commits: u64,
+        /// How many channels there are.
+        channels: u64,
+    },
     /// The machine went down while the archive was open, and what was told to be durable may not have been on the disk.
     #[error(
         "the machine has gone down in between, and the latest of {channels} channels may be lost: they have new epochs, so that clients are told"

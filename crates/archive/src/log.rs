@@ -30,10 +30,13 @@ const UPKEEP: Duration = Duration::from_millis(50);
 pub(crate) struct Log {
     folder: PathBuf,
     fsync: Fsync,
+    boot: Option<String>,
     retry: Duration,
     /// `None` after an error that may be the open file's: the next attempt opens it anew.
     database: Option<Database>,
     index: Index,
+    /// What goes before all else, until it is written.
+    opening: Option<Opening>,
     shared: Arc<Shared>,
     /// Which lane is first.
     turn: usize,
@@ -43,6 +46,14 @@ pub(crate) struct Log {
     upkeep_at: Option<Instant>,
     /// Let go of last.
     _lock: Lock,
+}
+
+/// What the start has to write.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    /// Something that was told to be durable may be gone, so the streams get other epochs.
+    pub(crate) is_lost: bool,
+    pub(crate) repairs: Plan,
 }
 
 /// What goes into one commit.
@@ -68,16 +79,19 @@ impl Log {
         options: &Options,
         database: Database,
         index: Index,
+        opening: Opening,
         shared: Arc<Shared>,
         lock: Lock,
     ) -> Self {
         let log = Self {
             folder: folder.into(),
             fsync: options.fsync,
+            boot: options.boot.clone(),
             // Without a pause at all it would be busy with failing.
             retry: options.retry.max(Duration::from_millis(1)),
             database: Some(database),
             index,
+            opening: Some(opening),
             shared,
             turn: 0,
             sync_at: None,
@@ -86,6 +100,61 @@ impl Log {
         };
         log.count();
         log
+    }
+
+    /// Writes what the start has to write. Where the disk does not take it, that is tried again before anything is told
+    /// to be durable.
+    ///
+    /// # Errors
+    /// The archive is damaged.
+    pub(crate) fn begin(&mut self) -> Result<(), Error> {
+        match self.open() {
+            Err(error) => {
+                self.failed(&error);
+                self.upkeep_at = Some(now() + self.retry);
+                match error {
+                    Error::Damaged { .. } => Err(error),
+                    _ => Ok(()),
+                }
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// What the start has to write, if that is not written yet.
+    fn open(&mut self) -> Result<(), Error> {
+        let Some(opening) = self.opening.take() else {
+            return Ok(());
+        };
+        let written = self.write_opening(&opening);
+        if written.is_err() {
+            self.opening = Some(opening);
+        }
+        written
+    }
+
+    fn write_opening(&mut self, opening: &Opening) -> Result<(), Error> {
+        let failed = |source| Error::Io {
+            path: self.folder.clone(),
+            source,
+        };
+        if opening.is_lost {
+            // What shows that something is lost, such as the end of the log, goes before the new epochs are sure to
+            // stay: until then the next start is told here.
+            run::begin(&self.folder, None, Fsync::Never).map_err(failed)?;
+        }
+        if !opening.repairs.is_empty() {
+            self.database()?.commit(&opening.repairs)?;
+        }
+        self.database()?.cut_tail()?;
+        if opening.is_lost {
+            self.database()?.sync()?;
+        }
+        let failed = |source| Error::Io {
+            path: self.folder.clone(),
+            source,
+        };
+        run::begin(&self.folder, self.boot.as_deref(), self.fsync).map_err(failed)
     }
 
     /// Works until the archive is closed.
@@ -113,8 +182,13 @@ impl Log {
             self.keep_up();
             self.sync_if_due();
         }
+        if let Err(error) = self.open() {
+            self.failed(&error);
+        }
         let reason = self.shared.counters.last_error.lock().clone();
         let closed = match self.database.take() {
+            // The next start has to find what this one has found.
+            Some(_) if self.opening.is_some() => Ok(()),
             Some(database) => database.close().inspect(|()| {
                 if unwritten == 0 {
                     run::end(&self.folder);
@@ -201,7 +275,7 @@ impl Log {
     }
 
     fn attempt(&mut self, plan: &Plan) -> Result<(), Error> {
-        let result = self.database().and_then(|database| database.commit(plan));
+        let result = self.open().and_then(|()| self.database()?.commit(plan));
         if let Err(error) = &result {
             self.failed(error);
         }
@@ -234,9 +308,10 @@ impl Log {
         if self.upkeep_at.is_none_or(|at| at > now()) {
             return;
         }
-        let done = self
-            .database()
-            .and_then(|database| Ok((database.upkeep()?, database.file_bytes())));
+        let done = self.open().and_then(|()| {
+            let database = self.database()?;
+            Ok((database.upkeep()?, database.file_bytes()))
+        });
         let counters = &self.shared.counters;
         match done {
             Ok((done, bytes)) => {

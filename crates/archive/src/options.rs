@@ -12,6 +12,9 @@ pub struct Options {
     pub queue_bytes_max: usize,
     /// How long to wait before what failed is tried again; a second unless told.
     pub retry: Duration,
+    /// Which start of the machine this is, from [`boot_id`](crate::boot_id). One that is not known counts as another
+    /// than the last run's.
+    pub boot: Option<String>,
 }
 
 /// What "durable" means. A process that is killed loses nothing that was told to be durable under any of these, and a
@@ -32,6 +35,7 @@ impl Default for Options {
             fsync: Fsync::Interval(Duration::from_secs(1)),
             queue_bytes_max: 16 << 20,
             retry: Duration::from_secs(1),
+            boot: None,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use veche_files::Writing;
@@ -23,33 +24,42 @@ const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// What stands in the file where commits wait for the disk.
 const WAITS: &str = "commit";
 
-/// The last run ended with the machine, and may have lost what it had told to be durable: something to make other epochs
-/// of, which is not 0.
-pub(crate) fn lost(folder: &Path) -> io::Result<Option<u32>> {
+/// What stands there for a start of the machine that is not known; none has that name.
+const UNKNOWN: &str = "unknown";
+
+/// Which start of the machine this is, as Linux names it. `None` where that can't be read, as inside a sandbox: read it
+/// before.
+#[must_use]
+pub fn boot_id() -> Option<String> {
+    let text = fs::read_to_string(BOOT).ok()?;
+    let id = text.trim();
+    (!id.is_empty()).then(|| id.to_owned())
+}
+
+/// Whether the last run may have ended with the machine, and lost what it had told to be durable. A start of the
+/// machine that is not known is another one.
+pub(crate) fn is_lost(folder: &Path, boot: Option<&str>) -> io::Result<bool> {
     let mut text = String::new();
     match veche_files::read(&folder.join(FILE)) {
         Ok(file) => file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?,
         // It ended well, or never began.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
     let text = text.trim_end();
-    let (boot, policy) = text.split_once(' ').unwrap_or((text, ""));
-    let now = boot_id();
-    let is_another = boot != now.trim_end();
-    let seed = crc32fast::hash(format!("{boot} {now}").as_bytes());
-    Ok((is_another && policy != WAITS).then_some(seed | 1))
+    let (then, policy) = text.split_once(' ').unwrap_or((text, ""));
+    Ok(boot != Some(then) && policy != WAITS)
 }
 
 /// It is open from now on.
-pub(crate) fn begin(folder: &Path, fsync: Fsync) -> io::Result<()> {
+pub(crate) fn begin(folder: &Path, boot: Option<&str>, fsync: Fsync) -> io::Result<()> {
     let policy = match fsync {
         Fsync::EveryCommit => WAITS,
         Fsync::Interval(_) | Fsync::Never => "later",
     };
     let new = folder.join("run.new");
     let mut file = Writing::private().make_anew(&new)?;
-    writeln!(file, "{} {policy}", boot_id().trim_end())?;
+    writeln!(file, "{} {policy}", boot.unwrap_or(UNKNOWN))?;
     file.sync_all()?;
     fs::rename(&new, folder.join(FILE))?;
     File::open(folder)?.sync_all()
@@ -61,17 +71,27 @@ pub(crate) fn end(folder: &Path) {
     let _ = fs::remove_file(folder.join(FILE));
 }
 
-fn boot_id() -> String {
-    // Without one each run looks like the last.
-    fs::read_to_string(BOOT).unwrap_or_default()
-}
+/// Makes other epochs of those that clients know. Random, so that no two renewals make the same one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renewal(NonZeroU32);
 
-/// Another epoch, which is as many bits long.
-pub(crate) fn other(epoch: u64, seed: u32) -> u64 {
-    match epoch ^ u64::from(seed) {
-        // Nothing is known by that one.
-        0 => 2,
-        other => other,
+impl Renewal {
+    pub(crate) fn random() -> io::Result<Self> {
+        loop {
+            let bits = getrandom::u32().map_err(io::Error::from)?;
+            if let Some(bits) = NonZeroU32::new(bits) {
+                return Ok(Self(bits));
+            }
+        }
+    }
+
+    /// Another epoch, which is as many bits long.
+    pub(crate) fn of(self, epoch: u64) -> u64 {
+        match epoch ^ u64::from(self.0.get()) {
+            // Nothing is known by that one.
+            0 => 2,
+            other => other,
+        }
     }
 }
 
@@ -81,30 +101,42 @@ mod tests {
 
     #[test]
     fn another_epoch_is_never_zero_and_never_the_same() {
-        assert_eq!(other(5, 3), 6);
-        assert_eq!(other(u64::MAX, 1), u64::MAX - 1);
-        assert_eq!(other(3, 3), 2);
+        let of = |bits, epoch| Renewal(NonZeroU32::new(bits).expect("some")).of(epoch);
+        assert_eq!(of(3, 5), 6);
+        assert_eq!(of(1, u64::MAX), u64::MAX - 1);
+        assert_eq!(of(3, 3), 2);
     }
 
     #[test]
-    fn each_start_of_the_machine_makes_other_epochs() {
+    fn only_the_same_start_of_the_machine_has_lost_nothing() {
         let folder = std::env::temp_dir().join(format!("veche-archive-run-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
-        let seed = |text: &str| {
-            fs::write(folder.join(FILE), text).expect("written");
-            lost(&folder).expect("read")
-        };
-        let first = seed("first later\n").expect("another start");
-        let second = seed("second later\n").expect("another start");
-        assert!(first & second & 1 == 1, "{first} {second}");
-        assert!(first != second && first > 1 && second > 1);
-        assert_eq!(seed("first commit\n"), None);
-        assert!(seed("first\n").is_some(), "no policy is none that waits");
-        assert_eq!(seed(&boot_id()), None);
-        begin(&folder, Fsync::Never).expect("written");
-        assert_eq!(lost(&folder).expect("read"), None);
+        let is_lost = |boot| is_lost(&folder, boot).expect("read");
+        begin(&folder, Some("first"), Fsync::Never).expect("written");
+        assert!(!is_lost(Some("first")));
+        assert!(is_lost(Some("second")));
+        assert!(is_lost(None));
+        begin(&folder, None, Fsync::Never).expect("written");
+        assert!(
+            is_lost(None),
+            "an unknown start is not the same as another unknown one"
+        );
+        assert!(is_lost(Some("first")));
+        begin(&folder, Some("first"), Fsync::EveryCommit).expect("written");
+        assert!(!is_lost(Some("second")) && !is_lost(None));
+        // As it was written inside the sandbox once.
+        fs::write(folder.join(FILE), " later\n").expect("written");
+        assert!(is_lost(Some("first")) && is_lost(None));
+        fs::write(folder.join(FILE), "first\n").expect("written");
+        assert!(is_lost(Some("second")), "no policy is none that waits");
         end(&folder);
-        assert_eq!(lost(&folder).expect("none"), None);
+        assert!(!is_lost(Some("second")));
         let _ = fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn the_start_of_this_machine_is_known() {
+        let id = boot_id().expect("Linux");
+        assert_eq!((id.len(), boot_id().as_ref()), (36, Some(&id)));
     }
 }

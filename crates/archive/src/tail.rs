@@ -1,49 +1,128 @@
-//! Finds what SQLite leaves unsaid: that a write-ahead log goes on behind its last whole commit. The format is at
-//! <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>.
+//! Finds what SQLite leaves unsaid: that a write-ahead log goes on behind its last good commit, and whether what is
+//! there had been committed. The format is at <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 const HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 24;
 
-/// Bytes of frames that were begun behind `frames` good ones. Left-overs of an earlier round of the log, which bear
-/// another salt, don't count.
-pub(crate) fn unfinished_bytes(path: &Path, frames: u64, page_bytes: u64) -> io::Result<u64> {
-    let mut file = match File::open(path) {
+/// A log's salt changes with each of its rounds: the first half grows by one, the second is random. So many rounds
+/// back it is still taken for an earlier one of the same log.
+const ROUNDS_MAX: u32 = 1 << 20;
+
+/// What stands in a log behind its last good commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tail {
+    /// Its length.
+    pub(crate) bytes: u64,
+    /// How many whole frames in it end a commit.
+    pub(crate) commits: u64,
+    /// It has a frame that is neither of this round of the log nor of an earlier one.
+    is_garbled: bool,
+}
+
+impl Tail {
+    /// What follows `frames` good ones.
+    pub(crate) fn read(path: &Path, frames: u64, page_bytes: u64) -> io::Result<Self> {
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(error),
+        };
+        let end = file.metadata()?.len();
+        let mut header = [0; HEADER_BYTES as usize];
+        if end < HEADER_BYTES {
+            return Ok(Self {
+                bytes: end,
+                ..Self::default()
+            });
+        }
+        file.read_exact(&mut header)?;
+        let mut tail = Self::default();
+        let is_whole = is_header_whole(&header);
+        let mut round = is_whole.then(|| Salt::of(&header[16..24]));
+        let begun = frame_at(frames, page_bytes);
+        let mut at = begun;
+        while end - at.min(end) >= FRAME_HEADER_BYTES {
+            let mut frame = [0; FRAME_HEADER_BYTES as usize];
+            file.seek(SeekFrom::Start(at))?;
+            file.read_exact(&mut frame)?;
+            let next = at + FRAME_HEADER_BYTES + page_bytes;
+            let salt = Salt::of(&frame[8..16]);
+            // A damaged header does not say which round this is, but the first frame does.
+            let round = *round.get_or_insert(salt);
+            let is_of_this_round = salt == round;
+            if is_of_this_round || !salt.is_before(round) {
+                tail.bytes = next.min(end) - begun;
+                let is_commit = frame[4..8] != [0; 4] && next <= end;
+                tail.commits += u64::from(is_of_this_round && is_commit);
+                tail.is_garbled |= !is_of_this_round && next <= end;
+            }
+            at = next;
+        }
+        if !is_whole {
+            tail.bytes = end;
+        } else if at < end && tail.bytes == at - begun {
+            // A frame's header that is not all there.
+            tail.bytes = end - begun;
+        }
+        Ok(tail)
+    }
+
+    /// Whether something that was committed may be in it. A process that is killed while it writes leaves no whole
+    /// frame that ends a commit.
+    pub(crate) fn is_loss(&self) -> bool {
+        self.commits > 0 || self.is_garbled
+    }
+}
+
+/// Ends a log behind that many frames, which takes no room on the disk.
+pub(crate) fn cut(path: &Path, frames: u64, page_bytes: u64) -> io::Result<()> {
+    let end = match frames {
+        // Its header may be damaged as well.
+        0 => 0,
+        _ => frame_at(frames, page_bytes),
+    };
+    let file = match OpenOptions::new().write(true).open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    let end = file.metadata()?.len();
-    let mut header = [0; HEADER_BYTES as usize];
-    if end < HEADER_BYTES {
-        return Ok(end);
+    if file.metadata()?.len() > end {
+        file.set_len(end)?;
     }
-    file.read_exact(&mut header)?;
-    if !is_header_whole(&header) {
-        return Ok(end);
-    }
-    let salt = &header[16..24];
-    let frame_bytes = FRAME_HEADER_BYTES + page_bytes;
-    let mut at = HEADER_BYTES + frames * frame_bytes;
-    let begun = at;
-    while at < end {
-        let mut frame = [0; FRAME_HEADER_BYTES as usize];
-        file.seek(SeekFrom::Start(at))?;
-        let is_whole = end - at >= frame_bytes;
-        let is_of_this_round = end - at >= FRAME_HEADER_BYTES && {
-            file.read_exact(&mut frame)?;
-            frame[8..16] == *salt
+    Ok(())
+}
+
+fn frame_at(number: u64, page_bytes: u64) -> u64 {
+    HEADER_BYTES + number * (FRAME_HEADER_BYTES + page_bytes)
+}
+
+/// Of one round of the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Salt {
+    round: u32,
+    random: u32,
+}
+
+impl Salt {
+    fn of(bytes: &[u8]) -> Self {
+        let word = |at: usize| {
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
-        match (is_of_this_round, is_whole) {
-            (true, true) => at += frame_bytes,
-            (true, false) => at = end,
-            (false, _) => break,
+        Self {
+            round: word(0),
+            random: word(4),
         }
     }
-    Ok(at - begun)
+
+    /// Whether it is an earlier round's: both halves differ, where a damaged byte changes one.
+    fn is_before(self, now: Self) -> bool {
+        let rounds = now.round.wrapping_sub(self.round);
+        (1..=ROUNDS_MAX).contains(&rounds) && self.random != now.random
+    }
 }
 
 /// Whether the header bears its own checksum: if not, SQLite takes nothing of the log.

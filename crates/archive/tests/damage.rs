@@ -34,19 +34,38 @@ fn archive_with_log(name: &str, batches: u64) -> (Folder, Vec<Model>) {
     (copy, models)
 }
 
-/// What is there is what was there after some batch; which one, and whether it was said that anything is missing.
-fn state_of(loaded: Loaded, models: &[Model]) -> (usize, bool) {
-    let is_warned = loaded
-        .warnings()
-        .iter()
-        .any(|warning| matches!(warning, Warning::Tail { bytes: 1.. }));
-    let model = Model::of(loaded);
+/// What an open said of the end of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    /// The end was no whole commit.
+    Torn,
+    /// Commits were lost, and all epochs are new.
+    Lost,
+}
+
+/// What is there is what was there after some batch; which one, and what was said of the rest.
+fn state_of(loaded: Loaded, models: &[Model]) -> (usize, Said) {
+    let said = match loaded.warnings() {
+        [] => Said::Nothing,
+        [Warning::Tail { bytes: 1.. }] => Said::Torn,
+        [Warning::Cut { bytes: 1.., .. }] => Said::Lost,
+        others => panic!("{others:?}"),
+    };
+    let mut model = Model::of(loaded);
     let last = model.top(&marker(0)) as usize;
+    if said == Said::Lost {
+        for (name, channel) in &mut model.0 {
+            let before = models[last].0[name].epoch;
+            assert_ne!(channel.epoch, before, "{name} keeps its epoch over a gap");
+            channel.epoch = before;
+        }
+    }
     assert!(
         model == models[last],
         "not what was there after batch {last}"
     );
-    (last, is_warned)
+    (last, said)
 }
 
 fn log_of(folder: &Folder) -> std::path::PathBuf {
@@ -68,11 +87,16 @@ fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
         };
         fs::write(log_of(&copy), &whole[..length]).expect("written");
         let (archive, loaded) = open(&copy, Fsync::Never);
-        let (last, is_warned) = state_of(loaded, &models);
-        let is_within_a_frame = (length - 32) % FRAME_BYTES > 24;
+        let (last, said) = state_of(loaded, &models);
+        let is_within_a_frame = (length - 32) % FRAME_BYTES > 0;
         assert!(
-            is_warned || !is_within_a_frame,
-            "cut at {length}, {last} batches, and not a word"
+            said == Said::Torn || !is_within_a_frame,
+            "cut at {length}, {last} batches: {said:?}"
+        );
+        assert_ne!(
+            said,
+            Said::Lost,
+            "cut at {length}: a kill may have done that"
         );
         seen += usize::from(0 < last && last < 60);
         // What comes next is kept.
@@ -90,31 +114,61 @@ fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
 
 #[test]
 fn a_garbled_log_is_used_up_to_where_it_is_garbled() {
-    let (folder, models) = archive_with_log("garbled", 60);
+    let (folder, models) = archive_with_log("garbled", 20);
     let whole = fs::read(log_of(&folder)).expect("the log");
     let mut random = fastrand::Rng::with_seed(12);
     for _ in 0..40 {
-        let copy = folder.copy("garbled-copy");
         let mut bytes = whole.clone();
         let at = random.usize(..bytes.len());
         let end = bytes.len().min(at + random.usize(1..64));
         bytes[at..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
-        fs::write(log_of(&copy), &bytes).expect("written");
-        match veche_archive::open(copy.path(), &support::options(Fsync::Never)) {
-            Ok((_archive, loaded)) => {
-                let (last, is_warned) = state_of(loaded, &models);
-                // A frame whose salt is not the log's can't be told from what an earlier round left behind.
-                let is_salt =
-                    (at..end).any(|at| at > 32 && (8..16).contains(&((at - 32) % FRAME_BYTES)));
-                assert!(
-                    is_warned || is_salt || last == 60,
-                    "garbled at {at}, {last} batches, and not a word"
-                );
-            }
-            // Another version number in the header, as a later SQLite would write it.
-            Err(error) => assert!(at < 32, "garbled at {at}: {error}"),
-        }
+        lost_or_whole(&folder, &bytes, at, &models);
     }
+}
+
+#[test]
+fn a_flipped_byte_in_the_log_never_leaves_a_gap_under_the_same_epoch() {
+    let (folder, models) = archive_with_log("bit", 20);
+    let whole = fs::read(log_of(&folder)).expect("the log");
+    let mut random = fastrand::Rng::with_seed(14);
+    let last_frame = whole.len() - FRAME_BYTES;
+    // Each byte of the last commit's header, and of others some.
+    let header = last_frame..last_frame + 24;
+    let anywhere = std::iter::repeat_with(|| random.usize(32..whole.len()));
+    let mut lost = 0;
+    for at in header.chain(anywhere.take(80)) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        lost += usize::from(lost_or_whole(&folder, &bytes, at, &models));
+    }
+    assert!(lost > 80, "{lost}");
+}
+
+/// Opens the archive with that log, which is damaged there: commits are lost and epochs new, once, or nothing is.
+fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bool {
+    let copy = folder.copy("damaged-log");
+    fs::write(log_of(&copy), log).expect("written");
+    let (archive, loaded) = open(&copy, Fsync::EveryCommit);
+    let epochs: Vec<_> = { models[models.len() - 1].0.values() }
+        .map(|channel| channel.epoch)
+        .collect();
+    let (last, said) = state_of(loaded, models);
+    let is_whole = last + 1 == models.len();
+    assert_eq!(
+        (said == Said::Lost, said),
+        (!is_whole, if is_whole { Said::Nothing } else { Said::Lost }),
+        "damaged at {at}, {last} batches"
+    );
+    // A kill before anything else is written; the log is too short to be moved into the tables meanwhile.
+    assert!(log.len() < 240 * FRAME_BYTES);
+    let killed = copy.copy("damaged-log-killed");
+    drop(archive);
+    let (_archive, again) = open(&killed, Fsync::EveryCommit);
+    assert_eq!(again.warnings(), &[], "damaged at {at}");
+    for channel in again {
+        assert!(is_whole || !epochs.contains(&channel.epoch));
+    }
+    !is_whole
 }
 
 /// An archive whose tables have all, and where in the file those bytes are.

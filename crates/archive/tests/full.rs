@@ -197,7 +197,7 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
         let (archive, _) = veche_archive::open(Path::new(&folder), &patient()).expect("an archive");
         let mut worker = Worker::new(&archive);
         let mut batch = 0;
-        // The tables of the first log have room, those of the second have not.
+        // The tables have room at first, and at last no more.
         while archive.stats().errors == 0 {
             let record = published("a", 1, batch + 1, vec![3; 200_000]);
             batch = worker.append(vec![record]);
@@ -206,12 +206,18 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
             // Beyond the time after which the size of the files is looked at.
             thread::sleep(Duration::from_millis(5));
         }
+        let checkpoints = archive.stats().checkpoints;
         for _ in 0..20 {
             batch = worker.append(vec![published("a", 1, batch + 1, "x")]);
             worker.wait(batch);
         }
         let stats = archive.stats();
-        assert_eq!((stats.errors, stats.checkpoints), (1, 1), "{stats:?}");
+        assert!(checkpoints > 0);
+        assert_eq!(
+            (stats.errors, stats.checkpoints),
+            (1, checkpoints),
+            "{stats:?}"
+        );
         assert!(!stats.is_failing, "the commits have worked");
         lift_limit();
         archive.close().expect("closed");

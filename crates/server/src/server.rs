@@ -65,7 +65,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         .with_log(start.log);
     let seed = random_u64()?;
     let mut hubs = hubs(&config, workers, seed)?;
-    let history = Keeper::begin(config.history.as_ref(), &mut hubs)?;
+    let history = Keeper::begin(config.history.as_ref(), start.boot, &mut hubs)?;
     let now_s = unix_now_ms() / 1000;
     let blocks = Blocks::open(config.api.blocks.as_deref(), now_s);
     let blocks = blocks.map_err(|error| format!("[api] blocks: {error}"))?;

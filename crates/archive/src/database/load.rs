@@ -11,13 +11,16 @@ use crate::error::Error;
 use crate::index::{Head, Index, Plan, Row};
 use crate::loaded::{Channel, Loaded, Warning};
 use crate::record::{Publication, Version};
-use crate::run;
+use crate::run::Renewal;
+use crate::tail::Tail;
 
 /// What was in the file.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) loaded: Loaded,
     pub(crate) index: Index,
+    /// What has to be written before anything else: rows that are of no use go, and streams have other epochs.
+    pub(crate) repairs: Plan,
 }
 
 /// A stream, while its publications are read.
@@ -50,29 +53,20 @@ struct Reader {
     lost: Vec<u64>,
     lost_streams: Vec<u64>,
     /// Something may be missing at the end of each stream.
-    lost_end: Option<u32>,
+    renewal: Option<Renewal>,
 }
 
 impl Database {
-    /// Reads everything, and removes what can't be used. `lost`: something may be missing at the end, so all streams get
-    /// other epochs, by this.
-    pub(crate) fn load(&mut self, lost: Option<u32>) -> Result<Contents, Error> {
+    /// Reads everything, and writes nothing. `renewal`: something may be missing at the end, so all streams get other
+    /// epochs.
+    pub(crate) fn load(&self, renewal: Option<Renewal>) -> Result<Contents, Error> {
         let mut reader = Reader {
-            lost_end: lost,
+            renewal,
             ..Reader::default()
         };
         self.read(&mut reader)
             .map_err(|source| explain(&self.path, source))?;
-        if self.tail_bytes > 0 {
-            reader.warnings.push(Warning::Tail {
-                bytes: self.tail_bytes,
-            });
-        }
-        let (contents, repairs) = reader.finish();
-        if !repairs.is_empty() {
-            self.commit(&repairs)?;
-        }
-        Ok(contents)
+        Ok(reader.finish(self.tail))
     }
 
     fn read(&self, reader: &mut Reader) -> rusqlite::Result<()> {
@@ -110,8 +104,8 @@ impl Reader {
         let channel = Channel {
             name: Arc::clone(&head.name),
             epoch: self
-                .lost_end
-                .map_or(head.epoch, |seed| run::other(head.epoch, seed)),
+                .renewal
+                .map_or(head.epoch, |renewal| renewal.of(head.epoch)),
             opened_ms: head.opened_ms,
             top: head.top,
             version: head.version.clone(),
@@ -170,7 +164,7 @@ impl Reader {
         }
     }
 
-    fn finish(mut self) -> (Contents, Plan) {
+    fn finish(mut self, tail: Tail) -> Contents {
         let mut channels = Vec::with_capacity(self.streams.len());
         let mut renewed = Vec::new();
         for reading in self.streams {
@@ -203,7 +197,7 @@ impl Reader {
                 version: channel.version.clone(),
             };
             self.index.load(&head);
-            if self.lost_end.is_some() {
+            if self.renewal.is_some() {
                 renewed.push(head);
             }
             for (number, publication) in reading.numbers.iter().zip(&channel.publications) {
@@ -215,9 +209,18 @@ impl Reader {
             }
             channels.push(channel);
         }
-        if !renewed.is_empty() {
-            let channels = renewed.len() as u64;
-            self.warnings.push(Warning::Lost { channels });
+        let renewals = renewed.len() as u64;
+        match tail {
+            Tail { bytes: 0, .. } => {}
+            Tail { bytes, commits, .. } if tail.is_loss() => self.warnings.push(Warning::Cut {
+                bytes,
+                commits,
+                channels: renewals,
+            }),
+            Tail { bytes, .. } => self.warnings.push(Warning::Tail { bytes }),
+        }
+        if renewals > 0 && !tail.is_loss() {
+            self.warnings.push(Warning::Lost { channels: renewals });
         }
         let mut repairs = Plan::of_repairs(self.lost, self.lost_streams);
         repairs.streams = renewed;
@@ -227,13 +230,11 @@ impl Reader {
             publications,
             warnings: self.warnings,
         };
-        (
-            Contents {
-                loaded,
-                index: self.index,
-            },
+        Contents {
+            loaded,
+            index: self.index,
             repairs,
-        )
+        }
     }
 }
 

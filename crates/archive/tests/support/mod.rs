@@ -181,6 +181,7 @@ pub(crate) fn options(fsync: Fsync) -> Options {
     Options {
         fsync,
         retry: Duration::from_millis(20),
+        boot: veche_archive::boot_id(),
         ..Options::default()
     }
 }

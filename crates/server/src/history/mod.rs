@@ -50,12 +50,16 @@ impl Keeper {
     ///
     /// # Errors
     /// Why the server can't start, on one line.
-    pub(crate) fn begin(store: Option<&HistoryStore>, hubs: &mut [Hub]) -> Result<Self, String> {
+    pub(crate) fn begin(
+        store: Option<&HistoryStore>,
+        boot: Option<String>,
+        hubs: &mut [Hub],
+    ) -> Result<Self, String> {
         let Some(store) = store else {
             return Ok(Self::default());
         };
         let began = now();
-        let (archive, loaded) = open(store).map_err(|error| format!("[history]: {error}"))?;
+        let (archive, loaded) = open(store, boot).map_err(|error| format!("[history]: {error}"))?;
         tell(loaded.warnings());
         let stored = (loaded.len(), loaded.publications());
         for hub in &mut *hubs {
@@ -129,13 +133,14 @@ impl Keeper {
     }
 }
 
-fn open(store: &HistoryStore) -> Result<(Archive, Loaded), Error> {
+fn open(store: &HistoryStore, boot: Option<String>) -> Result<(Archive, Loaded), Error> {
     let options = Options {
         fsync: match store.fsync {
             Fsync::Commit => veche_archive::Fsync::EveryCommit,
             Fsync::Interval(every) => veche_archive::Fsync::Interval(every),
             Fsync::Never => veche_archive::Fsync::Never,
         },
+        boot,
         ..Options::default()
     };
     let deadline = now() + LOCK_WAIT;

@@ -61,6 +61,8 @@ pub(crate) struct Start {
     pub(crate) dev: bool,
     /// Its lines and what was lost of them.
     pub(crate) log: logging::ServerLog,
+    /// Which start of the machine this is, as read outside of the sandbox.
+    pub(crate) boot: Option<String>,
 }
 
 /// The running server as the control thread sees it. No call may block for long: while one lasts, the
@@ -126,6 +128,7 @@ struct Process {
     config: Arc<Config>,
     /// The sandbox, if it is in one.
     confined: Option<Confined>,
+    boot: Option<String>,
     logs: logging::Logs,
     dev: bool,
     /// By when a drain ends, if one has begun.
@@ -141,6 +144,7 @@ struct Prepared {
     started: Arc<Config>,
     config: Arc<Config>,
     confined: Option<Confined>,
+    boot: Option<String>,
     logs: logging::Logs,
     dev: bool,
     listeners: Vec<InheritedListener>,
@@ -188,6 +192,8 @@ impl Prepared {
             }
         };
         is_listened_on(&start.listeners, &config)?;
+        // The sandbox hides it.
+        let boot = veche_archive::boot_id();
         let confined = confine(&config)?;
         let gives_back = memory::give_back_when_idle();
         let logs = logging::start(&config.server.log, None).map_err(|e| e.to_string())?;
@@ -201,6 +207,7 @@ impl Prepared {
             started,
             config,
             confined,
+            boot,
             logs,
             dev: start.dev,
             listeners,
@@ -215,6 +222,7 @@ impl Prepared {
             started: self.started,
             config: self.config,
             confined: self.confined,
+            boot: self.boot,
             logs: self.logs,
             dev: self.dev,
             drain_ends: None,
@@ -254,6 +262,7 @@ impl Process {
             listeners,
             dev: self.dev,
             log: self.logs.seen(),
+            boot: self.boot.take(),
         }) {
             Ok(control) => control,
             Err(error) => {

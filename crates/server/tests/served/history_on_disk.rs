@@ -271,6 +271,10 @@ fn it_is_kept_in_a_sandbox_and_for_another_user() {
     kill(&server);
     assert_eq!(publish(&server, "chat:1", &json!(4))["offset"], 4);
     let kept = server.folder.join("kept");
+    // The machine's start is known, though the sandbox hides where Linux names it.
+    let run = fs::read_to_string(kept.join("run")).expect("the file of this run");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
+    assert_eq!(run.split(' ').next(), Some(boot.trim_end()));
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&fs::metadata(kept).expect("there").permissions());
     assert_eq!(mode & 0o777, 0o700);
