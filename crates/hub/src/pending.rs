@@ -15,7 +15,7 @@ const PENDING_BYTES_MAX: usize = 8 << 20;
 /// As home: what the next batch has of publications, and what waits for batches.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// For the next batch.
+    /// For the next batch: publications, and removals of those before them.
     pub(crate) published: Vec<Append>,
     /// Somebody waits for the next batch, whatever is in it.
     pub(crate) is_awaited: bool,
@@ -286,6 +286,13 @@ impl Hub {
             return false;
         };
         debug_assert_eq!(self.channels[index].home.stream(), Some(stream));
+        // What is ordered and not fed goes with the batch that the answer waits for; the rest went already.
+        if let Some(below) = self.streams.below_pending(stream)
+            && let Some(log) = &mut self.log
+        {
+            let channel = Arc::clone(&self.channels[index].name);
+            log.published.push(Append::Trimmed { channel, below });
+        }
         self.wait_behind(index, Task::Removed, origin);
         true
     }

@@ -260,6 +260,13 @@ impl Streams {
         place.ahead -= u32::from(is_kept);
     }
 
+    /// The offset that the next publication gets, if some that will be kept wait.
+    pub(crate) fn below_pending(&self, index: u32) -> Option<u64> {
+        let place = self.place(index);
+        let next = place.stream.position().offset + u64::from(place.ahead) + 1;
+        (place.ahead > 0).then_some(next)
+    }
+
     /// The stream as its limits leave it now.
     pub(crate) fn trimmed(&mut self, index: u32, history: &History, now_ms: u64) -> &Stream {
         self.trim(index, history, now_ms);
