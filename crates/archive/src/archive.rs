@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
-use crate::database::Database;
+use crate::database::{Contents, Database};
 use crate::error::Error;
 use crate::lane::{Lane, Writer};
 use crate::loaded::Loaded;
@@ -47,18 +47,27 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, Loaded), Error
         source,
     })?;
     let lock = Lock::take(folder)?;
-    let database = Database::open(folder, options.fsync)?;
+    let is_new = !Database::is_in(folder);
+    let database = match Database::open(folder, options.fsync) {
+        // It is made when there is room.
+        Err(error) if is_new && error.is_full() => None,
+        opened => Some(opened?),
+    };
     let failed = |source| Error::Io {
         path: folder.into(),
         source,
     };
     let boot = options.boot.as_deref();
-    let is_lost = database.tail().is_loss() || run::is_lost(folder, boot).map_err(failed)?;
+    let has_lost = database.as_ref().is_some_and(Database::has_lost);
+    let is_lost = has_lost || run::is_lost(folder, boot).map_err(failed)?;
     let renewal = match is_lost {
         true => Some(Renewal::random().map_err(failed)?),
         false => None,
     };
-    let contents = database.load(renewal)?;
+    let contents = match &database {
+        Some(database) => database.load(renewal)?,
+        None => Contents::default(),
+    };
     let opening = Opening {
         is_lost,
         repairs: contents.repairs,

@@ -6,6 +6,8 @@
 
 mod load;
 
+pub(crate) use load::Contents;
+
 use std::fs::{self, File};
 use std::io;
 use std::ops::RangeInclusive;
@@ -70,6 +72,8 @@ pub(crate) struct Database {
     fsync: Fsync,
     /// What the log had behind its last good commit when it was opened.
     tail: Tail,
+    /// How long the log may get before it is moved into the tables, in bytes.
+    log_bytes_max: u64,
 }
 
 /// What there is to do besides commits.
@@ -113,9 +117,15 @@ impl Database {
             path,
             fsync,
             tail: Tail::default(),
+            log_bytes_max: LOG_FRAMES.start() * PAGE_BYTES,
         };
         database.prepare()?;
         Ok(database)
+    }
+
+    /// Whether there is a file in that folder with anything in it.
+    pub(crate) fn is_in(folder: &Path) -> bool {
+        fs::metadata(folder.join("history.sqlite")).is_ok_and(|file| file.len() > 0)
     }
 
     fn prepare(&mut self) -> Result<(), Error> {
@@ -264,7 +274,9 @@ impl Database {
             self.number("freelist_count")?.cast_unsigned(),
             self.number("page_count")?.cast_unsigned(),
         );
-        if frames - moved >= all.clamp(*LOG_FRAMES.start(), *LOG_FRAMES.end()) {
+        let frames_max = all.clamp(*LOG_FRAMES.start(), *LOG_FRAMES.end());
+        self.log_bytes_max = frames_max * PAGE_BYTES;
+        if frames - moved >= frames_max {
             // The log begins anew, at its beginning: what it holds is never of two rounds.
             self.checkpoint("truncate")?;
             return Ok(Upkeep::Checkpoint);
@@ -274,6 +286,11 @@ impl Database {
             return Ok(Upkeep::Vacuum);
         }
         Ok(Upkeep::Idle)
+    }
+
+    /// Whether the log is so long that upkeep should not wait.
+    pub(crate) fn is_log_long(&self) -> bool {
+        fs::metadata(self.log()).is_ok_and(|log| log.len() > self.log_bytes_max)
     }
 
     /// The size of the files, in bytes.
@@ -294,9 +311,9 @@ impl Database {
         closed.map_err(|(_, source)| explain(&self.path, source))
     }
 
-    /// What the log had behind its last good commit when it was opened.
-    pub(crate) fn tail(&self) -> Tail {
-        self.tail
+    /// Whether the log showed that commits are lost when it was opened.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.tail.is_loss()
     }
 
     fn read_tail(&self) -> Result<Tail, Error> {

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rusqlite::ErrorCode;
+
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -62,6 +64,19 @@ pub enum Error {
         /// The last error.
         reason: String,
     },
+}
+
+impl Error {
+    /// There is no room on the disk.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Self::Database { source, .. } => {
+                source.sqlite_error_code() == Some(ErrorCode::DiskFull)
+            }
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            _ => false,
+        }
+    }
 }
 
 fn of_process(pid: Option<u32>) -> String {

@@ -6,7 +6,7 @@ use std::vec;
 use crate::record::{Publication, Version};
 
 /// All streams, one after the other, in no particular order. What is expired is among them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Loaded {
     pub(crate) channels: vec::IntoIter<Channel>,
     pub(crate) publications: u64,

@@ -7,8 +7,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rusqlite::ErrorCode;
-
 use crate::archive::Shared;
 use crate::database::{Database, Upkeep};
 use crate::error::Error;
@@ -44,6 +42,8 @@ pub(crate) struct Log {
     sync_at: Option<Instant>,
     /// When to look whether the files can be kept smaller, if something was written since nothing was to be done.
     upkeep_at: Option<Instant>,
+    /// It failed when it was last tried.
+    is_upkeep_failing: bool,
     /// Let go of last.
     _lock: Lock,
 }
@@ -77,7 +77,7 @@ impl Log {
     pub(crate) fn new(
         folder: &Path,
         options: &Options,
-        database: Database,
+        database: Option<Database>,
         index: Index,
         opening: Opening,
         shared: Arc<Shared>,
@@ -89,13 +89,14 @@ impl Log {
             boot: options.boot.clone(),
             // Without a pause at all it would be busy with failing.
             retry: options.retry.max(Duration::from_millis(1)),
-            database: Some(database),
+            database,
             index,
             opening: Some(opening),
             shared,
             turn: 0,
             sync_at: None,
             upkeep_at: Some(now()),
+            is_upkeep_failing: false,
             _lock: lock,
         };
         log.count();
@@ -261,7 +262,13 @@ impl Log {
         let counters = &self.shared.counters;
         counters.commits.fetch_add(1, Relaxed);
         counters.is_failing.store(false, Relaxed);
-        self.upkeep_at.get_or_insert_with(|| now() + UPKEEP);
+        let is_long = self.database.as_ref().is_some_and(Database::is_log_long);
+        match is_long && !self.is_upkeep_failing {
+            true => self.upkeep_at = Some(now()),
+            false => {
+                self.upkeep_at.get_or_insert_with(|| now() + UPKEEP);
+            }
+        }
         match self.fsync {
             Fsync::EveryCommit => {
                 counters.fsyncs.fetch_add(1, Relaxed);
@@ -292,13 +299,8 @@ impl Log {
 
     fn failed(&mut self, error: &Error) {
         self.shared.counters.failed(error);
-        let is_harmless = match error {
-            Error::Database { source, .. } => {
-                source.sqlite_error_code() == Some(ErrorCode::DiskFull)
-            }
-            _ => false,
-        };
-        if !is_harmless {
+        // The open file is as good as before.
+        if !error.is_full() {
             self.database = None;
         }
     }
@@ -312,6 +314,7 @@ impl Log {
             let database = self.database()?;
             Ok((database.upkeep()?, database.file_bytes()))
         });
+        self.is_upkeep_failing = done.is_err();
         let counters = &self.shared.counters;
         match done {
             Ok((done, bytes)) => {

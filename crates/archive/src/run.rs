@@ -5,8 +5,9 @@
 //! that something may be missing. A file beside the database says which start of the machine the archive was open in.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::num::NonZeroU32;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use veche_files::Writing;
@@ -14,6 +15,9 @@ use veche_files::Writing;
 use crate::options::Fsync;
 
 const FILE: &str = "run";
+
+/// What is written there, in bytes: as long as it has to be, and within one sector.
+const TEXT_BYTES: usize = 63;
 
 /// More is none of ours, in bytes.
 const TEXT_BYTES_MAX: u64 = 4096;
@@ -26,6 +30,9 @@ const WAITS: &str = "commit";
 
 /// What stands there for a start of the machine that is not known; none has that name.
 const UNKNOWN: &str = "unknown";
+
+/// What stands in the file while the archive is not open.
+const ENDED: &str = "ended";
 
 /// Which start of the machine this is, as Linux names it. `None` where that can't be read, as inside a sandbox: read it
 /// before.
@@ -42,13 +49,13 @@ pub(crate) fn is_lost(folder: &Path, boot: Option<&str>) -> io::Result<bool> {
     let mut text = String::new();
     match veche_files::read(&folder.join(FILE)) {
         Ok(file) => file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?,
-        // It ended well, or never began.
+        // It never began.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
     let text = text.trim_end();
     let (then, policy) = text.split_once(' ').unwrap_or((text, ""));
-    Ok(boot != Some(then) && policy != WAITS)
+    Ok(text != ENDED && boot != Some(then) && policy != WAITS)
 }
 
 /// It is open from now on.
@@ -57,18 +64,22 @@ pub(crate) fn begin(folder: &Path, boot: Option<&str>, fsync: Fsync) -> io::Resu
         Fsync::EveryCommit => WAITS,
         Fsync::Interval(_) | Fsync::Never => "later",
     };
-    let new = folder.join("run.new");
-    let mut file = Writing::private().make_anew(&new)?;
-    writeln!(file, "{} {policy}", boot.unwrap_or(UNKNOWN))?;
-    file.sync_all()?;
-    fs::rename(&new, folder.join(FILE))?;
+    write(folder, &format!("{} {policy}", boot.unwrap_or(UNKNOWN)))?.sync_all()?;
     File::open(folder)?.sync_all()
 }
 
 /// All of it is on the disk.
 pub(crate) fn end(folder: &Path) {
     // Where that fails the next start of the machine makes new epochs, which is safe.
-    let _ = fs::remove_file(folder.join(FILE));
+    let _ = write(folder, ENDED);
+}
+
+/// In place, and always as long: that takes no room, so a full disk does not keep it from being written.
+fn write(folder: &Path, text: &str) -> io::Result<File> {
+    let file = Writing::private().open(&folder.join(FILE))?.file;
+    file.write_all_at(format!("{text:<TEXT_BYTES$}\n").as_bytes(), 0)?;
+    file.set_len(TEXT_BYTES as u64 + 1)?;
+    Ok(file)
 }
 
 /// Makes other epochs of those that clients know. Random, so that no two renewals make the same one.

@@ -5,6 +5,7 @@ mod support;
 
 use std::env;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{Model, Worker, options, published};
-use veche_archive::{Error, Fsync, Options};
+use veche_archive::{Error, Fsync, Options, Record};
 
 const FOLDER: &str = "VECHE_ARCHIVE_FULL_FOLDER";
 
@@ -55,6 +56,36 @@ fn run_full(folder: &Path, make_room: impl FnOnce()) {
     assert!(Model::of(loaded) == model);
 }
 
+/// Runs the test again on a file system of its own, of so many MiB. False where this system lets no process make one.
+fn on_its_own_disk(mib: u32, test: &str) -> bool {
+    let folder = support::Folder::new("tmpfs");
+    fs::create_dir_all(folder.path()).expect("a folder");
+    let mount = format!(
+        "mount -t tmpfs -o size={mib}m tmpfs '{}'",
+        folder.path().display()
+    );
+    let attempt = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &mount])
+        .output();
+    if !attempt.is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: this system lets no process make a file system of its own");
+        return false;
+    }
+    let shell = format!(
+        "exec unshare --user --map-root-user --mount sh -c \"{mount} && exec \\\"\\$@\\\"\" sh \"$@\""
+    );
+    assert!(this_test_again(&shell, test, &folder));
+    true
+}
+
+/// Takes all the room there is, but for so many bytes.
+fn fill(path: &Path, but: u64) {
+    let mut ballast = fs::File::create(path).expect("a file");
+    while ballast.write_all(&[1; 4096]).is_ok() {}
+    let length = ballast.metadata().expect("a file").len();
+    ballast.set_len(length - but).expect("less");
+}
+
 fn this_test_again(shell: &str, test: &str, folder: &support::Folder) -> bool {
     let status = Command::new("sh")
         .args(["-c", shell, "sh"])
@@ -79,27 +110,149 @@ fn a_full_disk_is_waited_for() {
         println!("recovered");
         return;
     }
-    let folder = support::Folder::new("tmpfs");
-    fs::create_dir_all(folder.path()).expect("a folder");
-    let mount = format!(
-        "mount -t tmpfs -o size=56m tmpfs '{}'",
-        folder.path().display()
-    );
-    let attempt = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &mount])
-        .output();
-    if !attempt.is_ok_and(|output| output.status.success()) {
-        println!("SKIPPED: this system lets no process make a file system of its own");
+    on_its_own_disk(56, "a_full_disk_is_waited_for");
+}
+
+#[test]
+fn a_start_on_a_full_disk_waits_with_its_writes() {
+    if let Some(folder) = env::var_os(FOLDER) {
+        let folder = PathBuf::from(folder);
+        let kept = folder.join("kept");
+        let (archive, _) =
+            veche_archive::open(&kept, &options(Fsync::EveryCommit)).expect("an archive");
+        let mut worker = Worker::new(&archive);
+        let batch = worker.append((1..=9).map(|at| published("a", 1, at, "x")).collect());
+        worker.wait(batch);
+        let killed = |boot: &str, name: &str| {
+            let path = folder.join(name);
+            fs::create_dir_all(&path).expect("a folder");
+            for file in fs::read_dir(&kept)
+                .expect("a folder")
+                .map(|file| file.expect("one"))
+            {
+                fs::copy(file.path(), path.join(file.file_name())).expect("room");
+            }
+            fs::write(
+                path.join("run"),
+                format!("{:<63}\n", format!("{boot} later")),
+            )
+            .expect("room");
+            path
+        };
+        let boot = veche_archive::boot_id().expect("Linux");
+        let (same, other) = (killed(&boot, "same"), killed("another", "other"));
+        let fresh = folder.join("fresh");
+        fs::create_dir_all(&fresh).expect("a folder");
+        let ballast = folder.join("ballast");
+        fill(&ballast, 0);
+        let open =
+            |path: &Path| veche_archive::open(path, &options(Fsync::EveryCommit)).expect("a start");
+        let started = [open(&same), open(&other), open(&fresh)];
+        let mut epochs = Vec::new();
+        let mut waiting = Vec::new();
+        for (archive, loaded) in started {
+            assert_eq!(archive.stats().publications, loaded.publications());
+            epochs.extend(loaded.map(|channel| (channel.epoch, channel.top)));
+            let mut worker = Worker::new(&archive);
+            let record = published("b", 1, 1, vec![3; 200_000]);
+            let batch = worker.append(vec![record]);
+            waiting.push((archive, worker, batch));
+        }
+        assert_eq!((epochs.len(), epochs[0]), (2, (1, 9)));
+        assert!(epochs[1].0 != 1 && epochs[1].1 == 9);
+        for (archive, worker, _) in &waiting {
+            while !archive.stats().is_failing {
+                thread::yield_now();
+            }
+            assert_eq!(worker.durable, 0);
+        }
+        fs::remove_file(&ballast).expect("removed");
+        for (archive, mut worker, batch) in waiting {
+            worker.wait(batch);
+            archive.close().expect("closed");
+        }
+        let renewed = epochs[1].0;
+        for (path, channels) in [(same, 2), (other, 2), (fresh, 1)] {
+            let (_archive, loaded) = open(&path);
+            assert_eq!((loaded.warnings(), loaded.len()), (&[][..], channels));
+            let model = Model::of(loaded);
+            assert_eq!(model.top("b"), 1);
+            if path.ends_with("other") {
+                assert_eq!(model.0["a"].epoch, renewed);
+            }
+        }
+        println!("started");
         return;
     }
-    let shell = format!(
-        "exec unshare --user --map-root-user --mount sh -c \"{mount} && exec \\\"\\$@\\\"\" sh \"$@\""
-    );
-    assert!(this_test_again(
-        &shell,
-        "a_full_disk_is_waited_for",
-        &folder
-    ));
+    on_its_own_disk(16, "a_start_on_a_full_disk_waits_with_its_writes");
+}
+
+/// The log of a small history does not grow beyond what such a history takes.
+#[test]
+fn a_small_history_fits_on_a_small_disk() {
+    if let Some(folder) = env::var_os(FOLDER) {
+        let path = PathBuf::from(folder).join("archive");
+        let (archive, _) =
+            veche_archive::open(&path, &options(Fsync::EveryCommit)).expect("an archive");
+        let mut worker = Worker::new(&archive);
+        for offset in 1..=4_000_u64 {
+            let trimmed = Record::Trimmed {
+                channel: "a".into(),
+                below: offset.saturating_sub(500),
+            };
+            let record = published("a", 1, offset, vec![3; 2_000]);
+            let batch = worker.append(vec![record, trimmed]);
+            while worker.durable < batch && archive.stats().errors == 0 {
+                worker.look();
+            }
+            let stats = archive.stats();
+            assert_eq!(stats.errors, 0, "{offset}: {stats:?}");
+        }
+        archive.close().expect("closed");
+        println!("it fits");
+        return;
+    }
+    on_its_own_disk(8, "a_small_history_fits_on_a_small_disk");
+}
+
+/// The tables have room in pages that are free, and the log is what fills the disk.
+#[test]
+fn a_full_disk_has_the_log_moved_into_the_tables() {
+    if let Some(folder) = env::var_os(FOLDER) {
+        let folder = PathBuf::from(folder);
+        let path = folder.join("archive");
+        let (archive, _) =
+            veche_archive::open(&path, &options(Fsync::EveryCommit)).expect("an archive");
+        let mut worker = Worker::new(&archive);
+        let mut append = |archive: &veche_archive::Archive, offset| {
+            let trimmed = Record::Trimmed {
+                channel: "a".into(),
+                below: offset - 3,
+            };
+            let batch = worker.append(vec![published("a", 1, offset, vec![3; 50_000]), trimmed]);
+            // A minute at most, if it is never written.
+            let mut looks = 0;
+            while worker.durable < batch && looks < 60 && !archive.stats().is_failing {
+                worker.look();
+                looks += 1;
+            }
+            archive.stats()
+        };
+        let mut offset = 4;
+        while archive.stats().checkpoints == 0 {
+            append(&archive, offset);
+            offset += 1;
+        }
+        fill(&folder.join("ballast"), 400 << 10);
+        for offset in offset..offset + 100 {
+            let stats = append(&archive, offset);
+            assert_eq!((stats.errors, stats.is_failing), (0, false), "{stats:?}");
+        }
+        archive.close().expect("closed");
+        println!("room was made");
+        return;
+    }
+    on_its_own_disk(16, "a_full_disk_has_the_log_moved_into_the_tables");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::run::Renewal;
 use crate::tail::Tail;
 
 /// What was in the file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) loaded: Loaded,
     pub(crate) index: Index,

@@ -168,6 +168,11 @@ impl Worker {
         }
     }
 
+    /// Waits a second at most for something to be durable.
+    pub(crate) fn look(&mut self) {
+        self.news();
+    }
+
     /// Waits until more is durable, for a while.
     fn news(&mut self) {
         match self.writer.durable() {
