@@ -80,6 +80,8 @@ def check_unit(tree):
     run("systemd-analyze", "verify", "--man=no", moved, timeout=60)
     ok("systemd takes the unit")
     drain_s = int(re.search(r'drain_time = "(\d+)s"', (tree / "etc/veche/veche.toml").read_text())[1])
+    assert "StartLimitIntervalSec=0" in unit, unit
+    ok("the unit is started again for as long as it takes")
     stop_s = int(re.search(r"TimeoutStopSec=(\d+)", unit)[1])
     assert stop_s > drain_s + 1, "systemd would kill it while it drains"
     ok("the unit waits for longer than a drain takes")

@@ -218,20 +218,21 @@ impl Backend {
         session: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
-        match shared.process.block(block, shared.now.wall_ms / 1000) {
-            Ok(()) => {}
+        let unwritten = match shared.process.block(block, shared.now.wall_ms / 1000) {
+            Ok(()) => None,
             Err(full @ NotBlocked::TooMany) => {
                 self.refuse_with(LIMIT_EXCEEDED, &full.to_string());
                 return Ok(Progress::Done);
             }
             Err(not_written @ NotBlocked::NotWritten(_)) => {
                 shared.process.trouble(&format!("block: {not_written}"));
-                self.refuse_with(INTERNAL, &not_written.to_string());
-                return Ok(Progress::Done);
+                Some(Content::Refused(INTERNAL, not_written.to_string()))
             }
-        }
+        };
         let Block::User { user, .. } = block else {
-            return Ok(self.tell("{}".to_owned()));
+            let content = unwritten.unwrap_or_else(|| Content::Written("{}".to_owned()));
+            self.owe(None, 0, content);
+            return Ok(Progress::Done);
         };
         // In force by now: who comes after that is not let in.
         let (code, reason) = BLOCKED;
@@ -240,7 +241,12 @@ impl Backend {
             user: Text(user.as_str().into()),
             instruction: Instruction::to_all(Deed::Disconnect { code, reason }),
         };
-        self.instruct(closing, session, shared)
+        let progress = self.instruct(closing, session, shared)?;
+        if let Some((content, last)) = unwritten.zip(self.exchanges.back_mut()) {
+            // It is carried out all the same, and the answer comes when that is done.
+            last.content = content;
+        }
+        Ok(progress)
     }
 
     /// Asks whether a user is there.
@@ -417,7 +423,7 @@ impl Backend {
                 }
             }
             (
-                Content::Disconnected(_) | Content::Instructed,
+                Content::Disconnected(_) | Content::Instructed | Content::Refused(..),
                 Answer::Instructed(Instructed { connections, open }),
             ) => {
                 if let Content::Disconnected(all) = &mut exchange.content {
@@ -427,7 +433,10 @@ impl Backend {
                 exchange.open = exchange.open.wrapping_sub(UNCOUNTED).wrapping_add(open);
                 return;
             }
-            (Content::Disconnected(_) | Content::Instructed, Answer::Settled) => {}
+            (
+                Content::Disconnected(_) | Content::Instructed | Content::Refused(..),
+                Answer::Settled,
+            ) => {}
             (Content::Channels(all), Answer::Channels(more)) => all.add(more),
             (Content::Connections(all), Answer::Connections(more)) => all.add(more),
             (Content::UserStatus(status, _), Answer::UserStatus(found)) => *status = Some(found),

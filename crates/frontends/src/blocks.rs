@@ -49,13 +49,13 @@ pub struct Issued<'a> {
     pub at_s: Option<u64>,
 }
 
-/// Why a block is not taken.
+/// Why a block is not taken, or not for good.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotBlocked {
     /// There are as many as there may be.
     #[error("too many users and tokens are blocked")]
     TooMany,
-    /// It could not be written down, and would be forgotten.
-    #[error("it can't be written down: {0}")]
+    /// It is in force, and could not be written down: the next process may not know it.
+    #[error("it holds until the server process ends, since it can't be written down: {0}")]
     NotWritten(String),
 }

@@ -103,7 +103,7 @@ impl Hub {
         let (channels, namespaces) = (&self.channels, &self.namespaces);
         self.streams.look(
             count,
-            self.now.wall_ms,
+            self.age_ms(),
             self.streams.bytes() > self.history_bytes_max,
             |channel| namespaces.of(&channels[channel].name).history,
             |channel| is_used(&channels[channel]),
@@ -118,7 +118,7 @@ impl Hub {
     pub(crate) fn join(&mut self, index: u32, joining: &SubscribeOptions) -> Option<Box<Joined>> {
         let history = self.namespaces.of(&self.channels[index].name).history?;
         let stream = self.stream_of(index);
-        let stream = self.streams.trimmed(stream, &history, self.now.wall_ms);
+        let stream = self.streams.trimmed(stream, &history, self.age_ms());
         let since = joining.since.as_ref();
         let latest_max = if joining.picks { RECOVERED_MAX } else { 1 };
         let joined = Joined {
@@ -129,6 +129,14 @@ impl Hub {
             self.happened_empty(index);
         }
         Some(Box::new(joined))
+    }
+
+    /// The time by which what is kept gets old; at first, after a start with what a log had kept, nothing does.
+    pub(crate) fn age_ms(&self) -> u64 {
+        match self.now.mono_ms < self.doubts_clock_until {
+            true => 0,
+            false => self.now.wall_ms,
+        }
     }
 
     /// The channel's stream, which begins now if there is none.
@@ -199,7 +207,7 @@ impl Hub {
         // It has a position from now on, which is worth as much as any.
         let index = self.entry(hash, channel);
         let stream = self.stream_of(index);
-        self.streams.trimmed(stream, &history, self.now.wall_ms);
+        self.streams.trimmed(stream, &history, self.age_ms());
         Ok(stream)
     }
 

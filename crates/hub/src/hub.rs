@@ -44,6 +44,8 @@ pub struct Hub {
     pub(crate) streams: Streams,
     pub(crate) history_bytes_max: usize,
     pub(crate) history_answer_max: usize,
+    /// Until then the wall clock may not be right, by the other one.
+    pub(crate) doubts_clock_until: u64,
     pub(crate) recent: Recent,
     pub(crate) presence: Presence,
     pub(crate) announcements: Announcements,
@@ -122,6 +124,7 @@ impl Hub {
             streams: Streams::new(epochs),
             history_bytes_max: usize::MAX,
             history_answer_max: usize::MAX,
+            doubts_clock_until: 0,
             recent: Recent::default(),
             presence: Presence::default(),
             announcements: Announcements::default(),

@@ -26,6 +26,10 @@ use crate::{ChannelName, Epoch, Hub, NameError, Publication};
 /// What nobody waits for is handed over with the next batch, or by itself when it is so much.
 const CHANGES_MAX: usize = 1024;
 
+/// So long after a start nothing that a log has kept goes by the time: a clock that is ahead until it has been set would
+/// have all of it forgotten for good.
+const SETTLED_MS: u64 = 600_000;
+
 /// What the log is to keep of one channel's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Append {
@@ -132,8 +136,9 @@ impl Hub {
             debug_assert!(false, "a channel has one stream");
             return Ok(false);
         }
-        let now_ms = self.now.wall_ms;
-        let stream = Stream::restored(restored, self.streams.lent(), now_ms);
+        self.doubts_clock_until = self.now.mono_ms.saturating_add(SETTLED_MS);
+        let stream = Stream::restored(restored, self.streams.lent(), self.now.wall_ms);
+        let now_ms = self.age_ms();
         let stream = self
             .streams
             .restore(index, channel.len(), stream, &history, now_ms);

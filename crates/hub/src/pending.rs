@@ -301,7 +301,7 @@ impl Hub {
     fn go_on(&mut self, pending: Pending, outlet: &mut impl Outlet) {
         let index = pending.channel;
         let stream = self.stream_of(index);
-        let (origin, now_ms) = (pending.origin, self.now.wall_ms);
+        let (origin, now_ms) = (pending.origin, self.age_ms());
         let mut is_kept = false;
         let mut previous = None;
         let published = match pending.task {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Append, Caller, ChannelName, Class, ClientInfo, ConnectionId, Delivery, Event, History,
-    Hub, Instruction, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet,
-    Payload, PayloadKind, PayloadRef, PublishOptions, Published, Query, Question, Recovery,
-    SubscribeOptions, Ticket, Version, WorkerId,
+    Answer, Append, Caller, ChannelName, Class, ClientInfo, ConnectionId, Delivery, Epoch, Event,
+    History, Hub, Instruction, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome,
+    Outlet, Payload, PayloadKind, PayloadRef, Position, Publication, PublishOptions, Published,
+    Query, Question, Recovery, Restored, SubscribeOptions, Ticket, Version, WorkerId,
 };
 
 /// What came out, as words.
@@ -322,6 +322,54 @@ fn a_removal_is_answered_when_the_log_has_it() {
 }
 
 #[test]
+fn a_clock_that_is_ahead_at_a_start_has_nothing_forgotten() {
+    let mut world = World::new();
+    let at = |hub: &mut Hub, mono_ms, wall_ms| hub.set_now(Now { mono_ms, wall_ms });
+    // Years ahead, until it has been set.
+    at(&mut world.hub, 1, 1_000_000_000_000);
+    let epoch = Epoch::from_bits(7);
+    let publications = [1, 2].map(|offset| Publication {
+        payload: Payload {
+            kind: PayloadKind::Text,
+            bytes: Bytes::from_static(b"a"),
+        },
+        position: Some(Position { epoch, offset }),
+        at_ms: 900,
+        event: Event::Published,
+        info: None,
+    });
+    for (name, publications) in [("chat:1", publications.to_vec()), ("chat:2", Vec::new())] {
+        let restored = Restored {
+            channel: name.into(),
+            epoch,
+            top: 2,
+            version: None,
+            publications,
+        };
+        assert_eq!(world.hub.restore(restored), Ok(true));
+    }
+    let looks = |world: &mut World| {
+        world.hub.look_after();
+        (world.offsets(), world.hub.take_batch(true))
+    };
+    assert_eq!(looks(&mut world), (vec![1, 2], None));
+    at(&mut world.hub, 599_000, 1_000_000_000_000);
+    assert_eq!(looks(&mut world), (vec![1, 2], None));
+    at(&mut world.hub, 599_500, 10_000);
+    assert_eq!(looks(&mut world), (vec![1, 2], None));
+    // It has had its time.
+    at(&mut world.hub, 600_001, 60_899);
+    assert_eq!(looks(&mut world), (vec![1, 2], None));
+    at(&mut world.hub, 600_002, 60_900);
+    let (offsets, batch) = looks(&mut world);
+    assert_eq!(offsets, []);
+    let dropped = Append::Dropped {
+        channel: "chat:1".into(),
+    };
+    assert_eq!(batch.expect("a change").appends[0], dropped);
+}
+
+#[test]
 fn what_nobody_waits_for_goes_with_the_next_batch() {
     let mut world = World::new();
     for ticket in 1..=5 {
@@ -412,7 +460,7 @@ fn what_is_restored_goes_on_where_it_was() {
         }
     }
     let epoch = publications[0].position.expect("kept").epoch;
-    let restored = veche_hub::Restored {
+    let restored = Restored {
         channel: "chat:1".into(),
         epoch,
         top: 3,

@@ -2,7 +2,8 @@
 //!
 //! The file has a line of JSON for each word of the back end, in order; the last one of a user or token counts. It is
 //! written before the back end gets its answer, without asking the disk: what the machine forgets when its power fails
-//! is the last seconds. While one process takes over from another both have it: each writes under a lock, and looks about
+//! is the last seconds. What can't be written is in force all the same, the back end is told, and it is tried again.
+//! What is over stays in the table and in the file, since the clock may be ahead for a while. While one process takes over from another both have it: each writes under a lock, and looks about
 //! once a second what the other one has written. Where most of it is over it is written anew.
 
 use std::collections::HashMap;
@@ -27,8 +28,14 @@ const BLOCKS_MAX: usize = 100_000;
 /// So many lines may be over before the file is written anew.
 const OVER_MAX: usize = 1000;
 
+/// So long after the start nothing is taken out of the file: the clock may not be right before.
+const SETTLED: Duration = Duration::from_secs(3600);
+
 /// So often somebody looks at the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// So many may wait to be written.
+const UNWRITTEN_MAX: usize = 100_000;
 
 /// How often, and how long each time, a worker waits for the other process's lock.
 const LOCK_TRIES: u32 = 20;
@@ -55,6 +62,10 @@ struct Log {
     known: (u64, u64),
     /// How many lines it has.
     lines: usize,
+    /// What is in force and could not be written, in order.
+    unwritten: Vec<Block>,
+    /// When the file was opened.
+    opened: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -70,7 +81,7 @@ impl Blocks {
     ///
     /// # Errors
     /// The file can't be read or written, on one line.
-    pub(crate) fn open(path: Option<&Path>, now_s: u64) -> Result<Self, String> {
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, String> {
         let blocks = Self::default();
         let Some(path) = path else {
             return Ok(blocks);
@@ -79,13 +90,16 @@ impl Blocks {
             path: path.to_owned(),
             known: (0, 0),
             lines: 0,
+            unwritten: Vec::new(),
+            opened: now(),
         };
         let failed = |error: io::Error| format!("{}: {error}", path.display());
-        // Nobody but another process waits for it here.
-        let _lock = log.lock().map_err(failed)?;
-        let mut table = log.read().map_err(failed)?;
-        table.forget(now_s);
-        log.make_anew(&table).map_err(failed)?;
+        // Nobody but another process waits for it here. A full disk keeps no process from starting.
+        let _lock = waited_for(log.lock()).map_err(failed)?;
+        let table = log.read().map_err(failed)?;
+        if log.known == (0, 0) {
+            waited_for(log.make_anew(&table)).map_err(failed)?;
+        }
         blocks.is_used.store(!table.is_empty(), Relaxed);
         *blocks.table.write() = table;
         *blocks.file.lock() = Some(log);
@@ -105,20 +119,24 @@ impl Blocks {
 
     fn catch_up(&self, log: &mut Log, now_s: u64) -> io::Result<()> {
         let is_another = log.stands()? != log.known;
-        let is_long =
-            log.lines > OVER_MAX && log.lines > OVER_MAX + 2 * self.table.read().in_force(now_s);
-        if !is_another && !is_long {
-            return Ok(());
+        let is_long = now() >= log.opened + SETTLED
+            && log.lines > OVER_MAX
+            && log.lines > OVER_MAX + 2 * self.table.read().in_force(now_s);
+        if is_another || is_long {
+            let _lock = log.lock_soon()?;
+            let mut table = log.read()?;
+            for block in &log.unwritten {
+                table.add(block);
+            }
+            if is_long {
+                table.forget(now_s);
+                log.make_anew(&table)?;
+                log.unwritten.clear();
+            }
+            self.is_used.store(!table.is_empty(), Relaxed);
+            *self.table.write() = table;
         }
-        let _lock = log.lock_soon()?;
-        let mut table = log.read()?;
-        table.forget(now_s);
-        if is_long {
-            log.make_anew(&table)?;
-        }
-        self.is_used.store(!table.is_empty(), Relaxed);
-        *self.table.write() = table;
-        Ok(())
+        log.write_late()
     }
 
     /// Whether a user is not let in.
@@ -147,9 +165,13 @@ impl Blocks {
     /// From now on.
     ///
     /// # Errors
-    /// It is not so.
+    /// There are too many, or it is in force and could not be written.
     pub(crate) fn add(&self, block: &Block, now_s: u64) -> Result<(), NotBlocked> {
         let mut log = self.file.lock();
+        let is_crowded = { log.iter() }.any(|log| log.unwritten.len() >= UNWRITTEN_MAX);
+        if is_crowded {
+            return Err(NotBlocked::TooMany);
+        }
         if !self.table.read().has_room(block) {
             let mut table = self.table.write();
             table.forget(now_s);
@@ -158,13 +180,18 @@ impl Blocks {
             }
         }
         // Whoever is being let in does not wait for the disk.
-        if let Some(log) = log.as_mut() {
-            let written = log.append(block);
-            written.map_err(|error| NotBlocked::NotWritten(error.to_string()))?;
-        }
+        let written = log.as_mut().map_or(Ok(()), |log| log.write(block));
         self.table.write().add(block);
         self.is_used.store(true, Relaxed);
-        Ok(())
+        written.map_err(|error| NotBlocked::NotWritten(error.to_string()))
+    }
+}
+
+/// What waits for room on the disk is done later.
+fn waited_for<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(None),
+        done => done.map(Some),
     }
 }
 
@@ -272,10 +299,13 @@ impl Log {
         Ok(file)
     }
 
-    /// Which file it is now, and how long.
+    /// Which file it is now, and how long; nothing where there is none.
     fn stands(&self) -> io::Result<(u64, u64)> {
-        let found = fs::symlink_metadata(&self.path)?;
-        Ok((found.ino(), found.len()))
+        match fs::symlink_metadata(&self.path) {
+            Ok(found) => Ok((found.ino(), found.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((0, 0)),
+            Err(error) => Err(error),
+        }
     }
 
     /// All that it says.
@@ -301,10 +331,7 @@ impl Log {
             };
             table.add(&block);
         }
-        self.known = match self.stands() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (0, 0),
-            stands => stands?,
-        };
+        self.known = self.stands()?;
         Ok(table)
     }
 
@@ -319,6 +346,27 @@ impl Log {
         fs::rename(&new, &self.path)?;
         self.lines = table.len();
         self.known = self.stands()?;
+        Ok(())
+    }
+
+    /// Writes it, behind what could not be written before.
+    fn write(&mut self, block: &Block) -> io::Result<()> {
+        let written = self.write_late().and_then(|()| self.append(block));
+        if written.is_err() {
+            self.unwritten.push(block.clone());
+        }
+        written
+    }
+
+    /// Writes what could not be written before.
+    fn write_late(&mut self) -> io::Result<()> {
+        let late = std::mem::take(&mut self.unwritten);
+        for (at, block) in late.iter().enumerate() {
+            if let Err(error) = self.append(block) {
+                self.unwritten = late[at..].to_vec();
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -463,7 +511,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("veche-blocks-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("blocks");
-        let first = Blocks::open(Some(&path), 1).expect("opened");
+        let first = Blocks::open(Some(&path)).expect("opened");
         for block in [
             user("ann", None),
             user("bob", Some(10)),
@@ -484,13 +532,14 @@ mod tests {
         text.extend_from_slice(&"{\"block\":\"к".as_bytes()[..11]);
         fs::write(&path, &text).expect("written");
 
-        let second = Blocks::open(Some(&path), 10).expect("opened");
+        let second = Blocks::open(Some(&path)).expect("opened");
         assert!(second.has_user("ann", 10));
-        assert!(!second.has_user("bob", 9), "it was over when it was read");
+        assert!(second.has_user("bob", 9) && !second.has_user("bob", 10));
         assert!(!second.has_user("eve", 10));
         assert!(second.has_token(&issued("кот\n", "", Some(4)), 10));
-        let lines = fs::read_to_string(&path).expect("a file");
-        assert_eq!(lines.lines().count(), 2, "{lines}");
+        // A start takes nothing away: its clock may be ahead.
+        let lines = fs::read(&path).expect("a file");
+        assert_eq!(lines, text);
 
         // The process before may go on for a while, and each hears of what the other one is told.
         first.add(&user("dan", None), 11).expect("written");
@@ -510,13 +559,13 @@ mod tests {
         text.extend_from_slice(b"{\"block\":\"half");
         fs::write(&path, &text).expect("written");
         second.add(&user("fay", None), 11).expect("written");
-        let third = Blocks::open(Some(&path), 12).expect("opened");
+        let third = Blocks::open(Some(&path)).expect("opened");
         for name in ["dan", "ann", "fay"] {
             assert!(third.has_user(name, 12), "{name}");
         }
 
         fs::write(&path, "nonsense\n{\"block\":\"ann\"}\n").expect("written");
-        let error = Blocks::open(Some(&path), 12).expect_err("bad");
+        let error = Blocks::open(Some(&path)).expect_err("bad");
         assert!(error.contains("line 1: not a block"), "{error}");
         let _ = fs::remove_dir_all(folder);
     }
@@ -535,7 +584,7 @@ mod tests {
             fs::set_permissions(folder.join(name), mode).expect("set");
         }
         symlink(&other, folder.join("blocks.new")).expect("a link");
-        let blocks = Blocks::open(Some(&path), 1).expect("opened");
+        let blocks = Blocks::open(Some(&path)).expect("opened");
         blocks.add(&user("ann", None), 1).expect("written");
         for name in ["blocks", "blocks.lock"] {
             let mode = fs::metadata(folder.join(name))
@@ -549,7 +598,7 @@ mod tests {
         assert!(format!("{told:?}").contains("symbolic link"), "{told:?}");
         fs::remove_file(folder.join("blocks.lock")).expect("removed");
         symlink(&other, folder.join("blocks.lock")).expect("a link");
-        assert!(Blocks::open(Some(&path), 1).is_err());
+        assert!(Blocks::open(Some(&path)).is_err());
         assert_eq!(fs::read_to_string(&other).expect("text"), "precious");
         let _ = fs::remove_dir_all(folder);
     }
@@ -560,7 +609,7 @@ mod tests {
             std::env::temp_dir().join(format!("veche-blocks-small-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("blocks");
-        let blocks = Blocks::open(Some(&path), 1).expect("opened");
+        let blocks = Blocks::open(Some(&path)).expect("opened");
         for number in 0..OVER_MAX + 10 {
             let until_s = Some(2);
             blocks
@@ -568,8 +617,10 @@ mod tests {
                 .expect("written");
             blocks.add(&user("ann", None), 1).expect("written");
         }
-        blocks.look(3).expect("a file").1.expect("written");
         let lines = || fs::read_to_string(&path).expect("a file").lines().count();
+        blocks.look(3).expect("a file").1.expect("written");
+        assert!(lines() > OVER_MAX, "soon after the start");
+        blocks.file.lock().as_mut().expect("a file").opened -= SETTLED;
         blocks.look(3).expect("a file").1.expect("written");
         assert!(lines() < OVER_MAX, "{}", lines());
         assert!(blocks.has_user("ann", 3) && !blocks.has_user("7", 3));

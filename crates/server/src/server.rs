@@ -66,8 +66,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let seed = random_u64()?;
     let mut hubs = hubs(&config, workers, seed)?;
     let history = Keeper::begin(config.history.as_ref(), start.boot, &mut hubs)?;
-    let now_s = unix_now_ms() / 1000;
-    let blocks = Blocks::open(config.api.blocks.as_deref(), now_s);
+    let blocks = Blocks::open(config.api.blocks.as_deref());
     let blocks = blocks.map_err(|error| format!("[api] blocks: {error}"))?;
     let common = Arc::new(common.with_history(history).with_blocks(blocks));
     let opened = Access::open(&config).map_err(|error| error.to_string())?;

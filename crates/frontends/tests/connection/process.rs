@@ -91,6 +91,9 @@ impl Process for Strict {
             Block::Token { id, .. } if id == "broken" => {
                 Err(NotBlocked::NotWritten("disk full".into()))
             }
+            Block::User { user, .. } if user == "dan" => {
+                Err(NotBlocked::NotWritten("disk full".into()))
+            }
             _ => Ok(()),
         }
     }
@@ -399,8 +402,22 @@ fn blocks_are_the_process_s_and_close_whoever_is_there() {
     assert_eq!(answer["error"]["code"], 100, "{answer}");
     assert_eq!(
         process.take()[1],
-        "trouble: block: it can't be written down: disk full"
+        "trouble: block: it holds until the server process ends, since it can't be written down: disk full"
     );
+    // A user who can't be written down is kept out all the same, on all workers.
+    let dans = [0, 1].map(|worker| world.open(worker, "/ws?user=dan"));
+    let answer = call(&mut world, "block_user", &json!({ "user": "dan" }));
+    assert_eq!(answer["error"]["code"], 100, "{answer}");
+    let why = answer["error"]["message"].as_str().expect("a reason");
+    assert!(
+        why.contains("it holds until the server process ends"),
+        "{why}"
+    );
+    for peer in dans {
+        let heard = said(&world.take(peer));
+        assert_eq!(heard, [Said::Close(Some(3507), "permission denied".into())]);
+    }
+    process.take();
     // Who is blocked is said so, and is not let in.
     let answer = call(&mut world, "user_status", &json!({ "user": "blocked" }));
     let away = json!({ "result": { "online": false, "connections": 0, "blocked": true } });

@@ -484,10 +484,10 @@ impl World {
         self.settle(&mut fastrand::Rng::with_seed(2));
         self.check_disk();
         for hub in &mut self.hubs {
-            // Publications go first, positions later.
+            // Publications go first, positions later, after the time in which a process that began doubts the clock.
             for wall_ms in [1_000, 61_000] {
                 hub.set_now(Now {
-                    mono_ms: 0,
+                    mono_ms: 3_600_000,
                     wall_ms,
                 });
                 hub.look_after();

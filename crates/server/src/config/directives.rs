@@ -559,7 +559,7 @@ static API: &[Directive] = &[
         ),
         handlers: &[],
         change: Change::Restart,
-        doc: "The file in which it is written down which users and tokens `block_user`, `revoke_token` and `invalidate_user_tokens` keep out, so that a restart lets nobody in again. A line of JSON for each word, written before the call is answered. The server's user has to be allowed to make files in its folder: at a start it is written anew, without what is over.",
+        doc: "The file in which it is written down which users and tokens `block_user`, `revoke_token` and `invalidate_user_tokens` keep out, so that a restart lets nobody in again. A line of JSON for each word, written before the call is answered. The server's user has to be allowed to make files in its folder: at a start it is read and made if there is none; what is over is taken out of it when the server has run for an hour and most of it is over, for a clock may be ahead until it has been set.",
     },
     Directive {
         section: Section::Api,
