@@ -17,7 +17,7 @@ use crate::loaded::Loaded;
 use crate::lock::Lock;
 use crate::log::{Log, Opening};
 use crate::options::Options;
-use crate::run::{self, Renewal};
+use crate::run::{self, Cause, Last, Renewal};
 use crate::stats::{Counters, Stats};
 
 /// An open archive. What is handed over before it is closed, or let go of, is written.
@@ -47,29 +47,40 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, Loaded), Error
         source,
     })?;
     let lock = Lock::take(folder)?;
+    let failed = |source| Error::Io {
+        path: folder.into(),
+        source,
+    };
+    let boot = options.boot.as_deref();
+    let last = run::last(folder, boot).map_err(failed)?;
+    if last == Last::Damaged {
+        return Err(Error::Damaged {
+            path: folder.into(),
+            reason: "the last run could not write it".to_owned(),
+        });
+    }
     let is_new = !Database::is_in(folder);
     let database = match Database::open(folder, options.fsync) {
         // It is made when there is room.
         Err(error) if is_new && error.is_full() => None,
         opened => Some(opened?),
     };
-    let failed = |source| Error::Io {
-        path: folder.into(),
-        source,
+    let cause = match (&database, last) {
+        (Some(database), _) if database.has_lost() => Some(Cause::Log),
+        (_, Last::Lost) => Some(Cause::Machine),
+        (_, Last::Renew) => Some(Cause::Asked),
+        _ => None,
     };
-    let boot = options.boot.as_deref();
-    let has_lost = database.as_ref().is_some_and(Database::has_lost);
-    let is_lost = has_lost || run::is_lost(folder, boot).map_err(failed)?;
-    let renewal = match is_lost {
-        true => Some(Renewal::random().map_err(failed)?),
-        false => None,
-    };
+    let renewal = cause
+        .map(|cause| Ok((cause, Renewal::random()?)))
+        .transpose();
+    let renewal = renewal.map_err(failed)?;
     let contents = match &database {
         Some(database) => database.load(renewal)?,
         None => Contents::default(),
     };
     let opening = Opening {
-        is_lost,
+        is_lost: renewal.is_some(),
         repairs: contents.repairs,
     };
     let shared = Arc::new(Shared::default());
@@ -120,7 +131,21 @@ pub fn set_aside(folder: &Path) -> Result<PathBuf, Error> {
             Ok(()) | Err(_) => {}
         }
     }
+    run::end(folder);
     Ok(aside)
+}
+
+/// Has the next [`open`] give all streams other epochs: for a folder that comes from a backup, where clients know later
+/// offsets by the epochs that are in it.
+///
+/// # Errors
+/// [`Error::InUse`], [`Error::Io`].
+pub fn renew_epochs(folder: &Path) -> Result<(), Error> {
+    let _lock = Lock::take(folder)?;
+    run::renew(folder).map_err(|source| Error::Io {
+        path: folder.into(),
+        source,
+    })
 }
 
 /// What was said in channels is nobody else's.

@@ -28,6 +28,9 @@ const APPLICATION: i32 = 0x7665_6368;
 /// The format's number; a change that older versions can't read gets the next one.
 const FORMAT: u32 = 1;
 
+/// Numbers of formats that later versions may reach with the tables that this one has.
+const FORMATS_NEAR: i64 = 16;
+
 const PAGE_BYTES: u64 = 8192;
 
 /// Frames in the write-ahead log beyond which they are moved into the tables: as many as those have pages, at least
@@ -138,24 +141,10 @@ impl Database {
         let (application, format) = (self.number("application_id")?, self.number("user_version")?);
         // Now that the log was read, and before it is written.
         self.tail = self.read_tail()?;
-        let tables = self
-            .connection
-            .query_row("select count(*) from sqlite_schema", [], |row| {
-                row.get::<_, i64>(0)
-            });
-        let is_new = application == 0 && tables.map_err(|source| explain(&self.path, source))? == 0;
-        if !is_new && application != APPLICATION.into() {
-            return Err(Error::Foreign {
-                path: self.path.clone(),
-            });
-        }
-        if format > FORMAT.into() {
-            let found = format.try_into().unwrap_or(u32::MAX);
-            return Err(Error::Newer {
-                path: self.path.clone(),
-                found,
-                known: FORMAT,
-            });
+        let tables = tables_of(&self.connection).map_err(|source| explain(&self.path, source))?;
+        let is_new = application == 0 && tables.is_empty();
+        if !is_new {
+            self.judge(application, format, &tables)?;
         }
         if is_new {
             // Both count before the first page is written, and asking for the second always writes.
@@ -182,6 +171,60 @@ impl Database {
             self.run(&tables)?;
         }
         Ok(())
+    }
+
+    /// Whose file it is, and of which format. With the tables that this version makes, a number that is off by a byte, or
+    /// names a format that is far off, is damage.
+    fn judge(&self, application: i64, format: i64, tables: &[String]) -> Result<(), Error> {
+        let path = self.path.clone();
+        let expected = Connection::open_in_memory().and_then(|memory| {
+            memory.execute_batch(TABLES)?;
+            tables_of(&memory)
+        });
+        let are_ours = tables == expected.map_err(|source| explain(&path, source))?;
+        let (is_ours, is_known) = (application == APPLICATION.into(), format == FORMAT.into());
+        if are_ours && is_ours && is_known {
+            return Ok(());
+        }
+        // A damaged byte does not make it another's.
+        let is_near_ours = { application.to_be_bytes().into_iter() }
+            .zip(i64::from(APPLICATION).to_be_bytes())
+            .filter(|(found, byte)| found != byte)
+            .count()
+            == 1;
+        if !is_ours && !(are_ours && is_near_ours) {
+            return Err(Error::Foreign { path });
+        }
+        let is_near = (1..FORMATS_NEAR).contains(&(format - i64::from(FORMAT)));
+        if format > FORMAT.into() && (!are_ours || is_near) {
+            let found = format.try_into().unwrap_or(u32::MAX);
+            return Err(Error::Newer {
+                path,
+                found,
+                known: FORMAT,
+            });
+        }
+        Err(Error::Damaged {
+            path,
+            reason: format!(
+                "its header or the text of its tables is not as it was written (format {format})"
+            ),
+        })
+    }
+
+    /// Finds damage in what loading does not read: pages that are free, and how pages belong together.
+    fn check(&self) -> Result<(), Error> {
+        let found = self
+            .connection
+            .query_row("pragma quick_check(1)", [], |row| row.get::<_, String>(0));
+        let found = found.map_err(|source| explain(&self.path, source))?;
+        match found.as_str() {
+            "ok" => Ok(()),
+            _ => Err(Error::Damaged {
+                path: self.path.clone(),
+                reason: found,
+            }),
+        }
     }
 
     /// Makes a group's changes, all or none. A disk that is full may have room once the log is in the tables.
@@ -362,6 +405,13 @@ impl Database {
             .pragma_query_value(None, pragma, |row| row.get(0));
         value.map_err(|source| explain(&self.path, source))
     }
+}
+
+/// The text of each table.
+fn tables_of(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare("select sql from sqlite_schema order by name")?;
+    let texts = statement.query_map([], |row| row.get(0))?;
+    texts.collect()
 }
 
 /// Where SQLite keeps the write-ahead log of a file.

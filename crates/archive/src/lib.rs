@@ -23,7 +23,7 @@ mod run;
 mod stats;
 mod tail;
 
-pub use archive::{Archive, open, set_aside};
+pub use archive::{Archive, open, renew_epochs, set_aside};
 pub use error::Error;
 pub use lane::{Durable, Refused, Writer};
 pub use loaded::{Channel, Loaded, Warning};

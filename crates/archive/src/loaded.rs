@@ -60,6 +60,12 @@ pub enum Warning {
         /// How many.
         channels: u64,
     },
+    /// That was asked for.
+    #[error("{channels} channels have new epochs, as was asked for")]
+    Renewed {
+        /// How many.
+        channels: u64,
+    },
     /// Publications of a channel are damaged; they and older ones are left out.
     #[error("history of channel {channel:?} up to offset {offset} is damaged, and was left out")]
     History {

@@ -5,9 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process;
 
-use veche_files::Writing;
-
 use crate::error::Error;
+use crate::run;
 
 /// Holds the folder while it lives.
 #[derive(Debug)]
@@ -23,7 +22,8 @@ impl Lock {
             path: path.clone(),
             source,
         };
-        let mut file = Writing::private().open(&path).map_err(failed)?.file;
+        let opened = run::private(folder).and_then(|writing| writing.open(&path));
+        let mut file = opened.map_err(failed)?.file;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -23,6 +23,9 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 /// How long after a commit the size of the files is looked at: not after each, where they are many and small.
 const UPKEEP: Duration = Duration::from_millis(50);
 
+/// So often the database is found to be damaged before it is given up.
+const DAMAGES_MAX: u32 = 2;
+
 /// All that the thread has.
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -44,6 +47,8 @@ pub(crate) struct Log {
     upkeep_at: Option<Instant>,
     /// It failed when it was last tried.
     is_upkeep_failing: bool,
+    /// How often the database was found to be damaged.
+    damages: u32,
     /// Let go of last.
     _lock: Lock,
 }
@@ -97,6 +102,7 @@ impl Log {
             sync_at: None,
             upkeep_at: Some(now()),
             is_upkeep_failing: false,
+            damages: 0,
             _lock: lock,
         };
         log.count();
@@ -167,6 +173,9 @@ impl Log {
             if is_closing {
                 self.close_lanes();
             }
+            if self.is_damaged() {
+                break;
+            }
             let group = self.gather();
             if group.parts.is_empty() {
                 if is_closing {
@@ -183,8 +192,16 @@ impl Log {
             self.keep_up();
             self.sync_if_due();
         }
-        if let Err(error) = self.open() {
+        if !self.is_damaged()
+            && let Err(error) = self.open()
+        {
             self.failed(&error);
+        }
+        if self.is_damaged() {
+            // The next start sets it aside.
+            run::damaged(&self.folder);
+            self.database = None;
+            unwritten += self.close_lanes();
         }
         let reason = self.shared.counters.last_error.lock().clone();
         let closed = match self.database.take() {
@@ -255,7 +272,7 @@ impl Log {
             let is_last = self.is_closing();
             match self.attempt(plan) {
                 Ok(()) => break,
-                Err(_) if is_last => return false,
+                Err(_) if is_last || self.is_damaged() => return false,
                 Err(_) => self.pause(),
             }
         }
@@ -297,7 +314,13 @@ impl Log {
         Ok(self.database.as_mut().expect("it was opened"))
     }
 
+    /// Once may be a fault of the open file, which is opened anew.
+    fn is_damaged(&self) -> bool {
+        self.damages >= DAMAGES_MAX
+    }
+
     fn failed(&mut self, error: &Error) {
+        self.damages += u32::from(matches!(error, Error::Damaged { .. }));
         self.shared.counters.failed(error);
         // The open file is as good as before.
         if !error.is_full() {

@@ -7,10 +7,10 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::num::NonZeroU32;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
-use veche_files::Writing;
+use veche_files::{Owner, Writing};
 
 use crate::options::Fsync;
 
@@ -34,6 +34,10 @@ const UNKNOWN: &str = "unknown";
 /// What stands in the file while the archive is not open.
 const ENDED: &str = "ended";
 
+/// What stands there where epochs are to be renewed, or the database is to be set aside.
+const RENEW: &str = "renew";
+const DAMAGED: &str = "damaged";
+
 /// Which start of the machine this is, as Linux names it. `None` where that can't be read, as inside a sandbox: read it
 /// before.
 #[must_use]
@@ -43,19 +47,37 @@ pub fn boot_id() -> Option<String> {
     (!id.is_empty()).then(|| id.to_owned())
 }
 
-/// Whether the last run may have ended with the machine, and lost what it had told to be durable. A start of the
-/// machine that is not known is another one.
-pub(crate) fn is_lost(folder: &Path, boot: Option<&str>) -> io::Result<bool> {
+/// How the last run ended, as far as the next one has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Last {
+    /// What was told to be durable is there, or was never there.
+    Whole,
+    /// With the machine: what was told to be durable may be gone. A start of the machine that is not known is another
+    /// one.
+    Lost,
+    /// Whatever is there is another one's past: [`renew_epochs`](crate::renew_epochs).
+    Renew,
+    /// The database could be read and not be written.
+    Damaged,
+}
+
+pub(crate) fn last(folder: &Path, boot: Option<&str>) -> io::Result<Last> {
     let mut text = String::new();
     match veche_files::read(&folder.join(FILE)) {
         Ok(file) => file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?,
         // It never began.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Last::Whole),
         Err(error) => return Err(error),
     };
     let text = text.trim_end();
     let (then, policy) = text.split_once(' ').unwrap_or((text, ""));
-    Ok(text != ENDED && boot != Some(then) && policy != WAITS)
+    Ok(match text {
+        ENDED => Last::Whole,
+        RENEW => Last::Renew,
+        DAMAGED => Last::Damaged,
+        _ if boot != Some(then) && policy != WAITS => Last::Lost,
+        _ => Last::Whole,
+    })
 }
 
 /// It is open from now on.
@@ -74,12 +96,42 @@ pub(crate) fn end(folder: &Path) {
     let _ = write(folder, ENDED);
 }
 
+/// The next start makes new epochs.
+pub(crate) fn renew(folder: &Path) -> io::Result<()> {
+    write(folder, RENEW)?.sync_all()?;
+    File::open(folder)?.sync_all()
+}
+
+/// The next start has to do without the database.
+pub(crate) fn damaged(folder: &Path) {
+    // Where that fails the next start finds out by itself.
+    let _ = write(folder, DAMAGED);
+}
+
 /// In place, and always as long: that takes no room, so a full disk does not keep it from being written.
 fn write(folder: &Path, text: &str) -> io::Result<File> {
-    let file = Writing::private().open(&folder.join(FILE))?.file;
+    let file = private(folder)?.open(&folder.join(FILE))?.file;
     file.write_all_at(format!("{text:<TEXT_BYTES$}\n").as_bytes(), 0)?;
     file.set_len(TEXT_BYTES as u64 + 1)?;
     Ok(file)
+}
+
+/// Files are for the owner of the folder, also where root makes them.
+pub(crate) fn private(folder: &Path) -> io::Result<Writing> {
+    let found = fs::metadata(folder)?;
+    let (uid, gid) = (found.uid(), found.gid());
+    Ok(Writing::private().owned_by(Owner { uid, gid }))
+}
+
+/// Why epochs are renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The log showed that commits are lost.
+    Log,
+    /// The machine has gone down.
+    Machine,
+    /// It was asked for.
+    Asked,
 }
 
 /// Makes other epochs of those that clients know. Random, so that no two renewals make the same one.
@@ -122,7 +174,7 @@ mod tests {
     fn only_the_same_start_of_the_machine_has_lost_nothing() {
         let folder = std::env::temp_dir().join(format!("veche-archive-run-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
-        let is_lost = |boot| is_lost(&folder, boot).expect("read");
+        let is_lost = |boot| last(&folder, boot).expect("read") == Last::Lost;
         begin(&folder, Some("first"), Fsync::Never).expect("written");
         assert!(!is_lost(Some("first")));
         assert!(is_lost(Some("second")));

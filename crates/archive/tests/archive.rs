@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use support::{Folder, Model, Worker, open, options, published};
-use veche_archive::{Fsync, Options, Record, Refused, Warning};
+use veche_archive::{Error, Fsync, Options, Record, Refused, Warning};
 
 #[test]
 fn a_new_archive_is_empty_and_for_its_owner_alone() {
@@ -400,6 +400,29 @@ fn epochs_that_are_renewed_twice_are_not_the_first_ones_again() {
     epochs.sort_unstable();
     epochs.dedup();
     assert_eq!((count, epochs.len()), (4, 4), "an epoch came back");
+}
+
+#[test]
+fn epochs_are_renewed_when_that_is_asked_for() {
+    for fsync in [Fsync::EveryCommit, Fsync::Never] {
+        let folder = Folder::new("renewed");
+        let (archive, _) = open(&folder, fsync);
+        let records = vec![published("a", 7, 1, "one"), published("b", 8, 1, "one")];
+        Worker::new(&archive).append(records);
+        let refused = veche_archive::renew_epochs(folder.path());
+        assert!(matches!(refused, Err(Error::InUse { .. })));
+        archive.close().expect("closed");
+        veche_archive::renew_epochs(folder.path()).expect("written");
+        let (archive, loaded) = open(&folder, fsync);
+        assert_eq!(loaded.warnings(), [Warning::Renewed { channels: 2 }]);
+        let renewed = Model::of(loaded);
+        assert!(renewed.0["a"].epoch != 7 && renewed.0["b"].epoch != 8);
+        assert_eq!(renewed.0["a"].publications.len(), 1);
+        archive.close().expect("closed");
+        let (_archive, loaded) = open(&folder, fsync);
+        assert_eq!(loaded.warnings(), &[]);
+        assert!(Model::of(loaded) == renewed, "once");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use support::{Folder, Model, Worker, batch, marker, open, published};
-use veche_archive::{Fsync, Loaded, Record, Warning};
+use veche_archive::{Error, Fsync, Loaded, Record, Warning};
 
 const FRAME_BYTES: usize = 24 + 8192;
 
@@ -300,4 +300,90 @@ fn no_damage_makes_it_panic() {
             }
         }
     }
+}
+
+/// An archive with free pages, as it is when it was closed, and where its file says that the first of those is.
+fn archive_with_free_pages(name: &str) -> (Folder, usize) {
+    let folder = Folder::new(name);
+    let (archive, _) = open(&folder, Fsync::Never);
+    let mut worker = Worker::new(&archive);
+    let long = (5..=40).map(|offset| published("news", 9, offset, vec![1; 20_000]));
+    let last = worker.append(four().into_iter().chain(long).collect());
+    worker.wait(last);
+    let last = worker.append(vec![Record::Trimmed {
+        channel: "news".into(),
+        below: 39,
+    }]);
+    worker.wait(last);
+    archive.close().expect("closed");
+    let bytes = fs::read(file_of(folder.path())).expect("the file");
+    let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four"));
+    let (first, count) = (word(32), word(36));
+    assert!(first > 0 && count > 20, "{first} {count}");
+    (folder, (first as usize - 1) * 8192)
+}
+
+#[test]
+fn damage_that_reading_does_not_touch_is_found_at_the_start() {
+    let (folder, free) = archive_with_free_pages("untouched");
+    let whole = fs::read(file_of(folder.path())).expect("the file");
+    let (user_version, application) = (60, 68);
+    let schema = whole.windows(5).position(|text| text == b"TABLE");
+    let places = [
+        ("the list of free pages", free..free + 64),
+        ("the page of pointers", 8192..8192 + 64),
+        (
+            "the text of a table",
+            schema.map_or(0..0, |at| at + 40..at + 41),
+        ),
+        ("the format's number", user_version..user_version + 1),
+        ("the format's number", user_version + 3..user_version + 4),
+        ("whose file it is", application..application + 1),
+    ];
+    for (what, place) in places {
+        let copy = folder.copy("untouched-copy");
+        let mut bytes = whole.clone();
+        bytes[place].iter_mut().for_each(|byte| *byte ^= 0x41);
+        fs::write(file_of(copy.path()), &bytes).expect("written");
+        let opened = veche_archive::open(copy.path(), &support::options(Fsync::Never));
+        let Err(Error::Damaged { .. }) = opened else {
+            panic!("{what}: {:?}", opened.map(|(_, loaded)| loaded));
+        };
+        let aside = veche_archive::set_aside(copy.path()).expect("a folder");
+        assert_eq!(fs::read(file_of(&aside)).expect("kept"), bytes);
+        let (_archive, loaded) = open(&copy, Fsync::Never);
+        assert_eq!((loaded.len(), loaded.warnings().len()), (0, 0), "{what}");
+    }
+}
+
+#[test]
+fn damage_that_comes_while_it_is_open_ends_the_archive_and_is_set_aside_at_the_next_start() {
+    let folder = Folder::new("rotten");
+    let (archive, _) = open(&folder, Fsync::Never);
+    // More than is kept in memory.
+    let long = (1..=150).map(|offset| published("news", 9, offset, vec![1; 200_000]));
+    Worker::new(&archive).append(long.collect());
+    archive.close().expect("closed");
+    let (archive, loaded) = open(&folder, Fsync::Never);
+    assert_eq!(loaded.publications(), 150);
+    let mut bytes = fs::read(file_of(folder.path())).expect("the file");
+    bytes[5 * 8192..].fill(0xff);
+    fs::write(file_of(folder.path()), &bytes).expect("written");
+    let mut worker = Worker::new(&archive);
+    worker.append(vec![Record::Cleared {
+        channel: "news".into(),
+    }]);
+    while !worker.writer.is_closed() {
+        std::thread::yield_now();
+    }
+    let error = archive.close().expect_err("it could not be written");
+    assert!(
+        matches!(error, Error::Unwritten { batches: 1.., .. }),
+        "{error}"
+    );
+    let opened = veche_archive::open(folder.path(), &support::options(Fsync::Never));
+    assert!(matches!(opened, Err(Error::Damaged { .. })));
+    veche_archive::set_aside(folder.path()).expect("a folder");
+    let (_archive, loaded) = open(&folder, Fsync::Never);
+    assert_eq!(loaded.len(), 0);
 }

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::index::{Head, Index, Plan, Row};
 use crate::loaded::{Channel, Loaded, Warning};
 use crate::record::{Publication, Version};
-use crate::run::Renewal;
+use crate::run::{Cause, Renewal};
 use crate::tail::Tail;
 
 /// What was in the file.
@@ -53,17 +53,18 @@ struct Reader {
     lost: Vec<u64>,
     lost_streams: Vec<u64>,
     /// Something may be missing at the end of each stream.
-    renewal: Option<Renewal>,
+    renewal: Option<(Cause, Renewal)>,
 }
 
 impl Database {
     /// Reads everything, and writes nothing. `renewal`: something may be missing at the end, so all streams get other
     /// epochs.
-    pub(crate) fn load(&self, renewal: Option<Renewal>) -> Result<Contents, Error> {
+    pub(crate) fn load(&self, renewal: Option<(Cause, Renewal)>) -> Result<Contents, Error> {
         let mut reader = Reader {
             renewal,
             ..Reader::default()
         };
+        self.check()?;
         self.read(&mut reader)
             .map_err(|source| explain(&self.path, source))?;
         Ok(reader.finish(self.tail))
@@ -105,7 +106,7 @@ impl Reader {
             name: Arc::clone(&head.name),
             epoch: self
                 .renewal
-                .map_or(head.epoch, |renewal| renewal.of(head.epoch)),
+                .map_or(head.epoch, |(_, renewal)| renewal.of(head.epoch)),
             opened_ms: head.opened_ms,
             top: head.top,
             version: head.version.clone(),
@@ -209,18 +210,23 @@ impl Reader {
             }
             channels.push(channel);
         }
-        let renewals = renewed.len() as u64;
-        match tail {
-            Tail { bytes: 0, .. } => {}
-            Tail { bytes, commits, .. } if tail.is_loss() => self.warnings.push(Warning::Cut {
+        let count = renewed.len() as u64;
+        let Tail { bytes, commits, .. } = tail;
+        let cause = self.renewal.map(|(cause, _)| cause);
+        if bytes > 0 && cause != Some(Cause::Log) {
+            self.warnings.push(Warning::Tail { bytes });
+        }
+        match cause {
+            Some(Cause::Log) => self.warnings.push(Warning::Cut {
                 bytes,
                 commits,
-                channels: renewals,
+                channels: count,
             }),
-            Tail { bytes, .. } => self.warnings.push(Warning::Tail { bytes }),
-        }
-        if renewals > 0 && !tail.is_loss() {
-            self.warnings.push(Warning::Lost { channels: renewals });
+            Some(Cause::Machine) if count > 0 => {
+                self.warnings.push(Warning::Lost { channels: count })
+            }
+            Some(Cause::Asked) => self.warnings.push(Warning::Renewed { channels: count }),
+            _ => {}
         }
         let mut repairs = Plan::of_repairs(self.lost, self.lost_streams);
         repairs.streams = renewed;
