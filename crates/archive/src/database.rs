@@ -192,7 +192,7 @@ impl Database {
             .filter(|(found, byte)| found != byte)
             .count()
             == 1;
-        if !is_ours && !(are_ours && is_near_ours) {
+        if !(is_ours || are_ours && is_near_ours) {
             return Err(Error::Foreign { path });
         }
         let is_near = (1..FORMATS_NEAR).contains(&(format - i64::from(FORMAT)));

@@ -512,3 +512,70 @@ fn compare(
         received.len()
     );
 }
+
+/// While the disk takes nothing, scripts go on publishing to channels without history, and get errors for the others once
+/// too much waits.
+#[test]
+fn without_room_on_disk_scripts_publish_what_is_not_kept() {
+    const TICKER: &str = r#"
+local veche = require "veche"
+local ticker = {}
+function ticker.run()
+    local refused, n = 0, 0
+    while true do
+        n = n + 1
+        for channel = 1, 8 do
+            if not pcall(veche.publish, "chat:" .. channel, ("x"):rep(2000)) then
+                refused = refused + 1
+            end
+        end
+        veche.publish("news", { n = n, refused = refused })
+        veche.sleep(0.002)
+    end
+end
+return ticker
+"#;
+    on_all(|setup| {
+        let routes = format!("{ROUTES}\n[[service]]\nname = \"ticker\"\nscript = \"ticker.lua\"\n");
+        let options = Options {
+            routes: &routes,
+            // Else the process would be ended by it.
+            shell: "trap '' XFSZ",
+            files: &[("ticker.lua", TICKER)],
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options);
+        let metric = |name: &str| Metrics::scrape(server.internal).sum(name, &[]);
+        let mut ann = Socket::open(server.public, "/follow?user=ann&channel=news");
+        process::limit_files(server.pid(), Some(96 << 10));
+        until("writing to fail", || {
+            metric("veche_history_disk_failing") == 1.0
+        });
+        let mut tick = || {
+            loop {
+                let mut said: Value = serde_json::from_str(&ann.text()).expect("JSON");
+                // The first says that it is subscribed.
+                if said["data"].is_object() {
+                    return said["data"].take();
+                }
+            }
+        };
+        until("scripts to be refused", || {
+            tick()["refused"].as_u64() > Some(0)
+        });
+        let memory = process::rss_kib(server.pid());
+        let until_tick = tick()["n"].as_u64().map(|n| n + 300);
+        until("300 ticks", || tick()["n"].as_u64() >= until_tick);
+        let grown = process::rss_kib(server.pid()).saturating_sub(memory);
+        assert!(grown < 8 << 10, "{grown} KiB more");
+        process::limit_files(server.pid(), None);
+        until("writing to work", || {
+            metric("veche_history_disk_failing") == 0.0
+        });
+        let refused = tick()["refused"].as_u64();
+        until("scripts to be taken", || {
+            let (now, next) = (tick()["refused"].as_u64(), tick()["refused"].as_u64());
+            now == next && now >= refused
+        });
+    });
+}
