@@ -27,6 +27,8 @@ pub(crate) struct Ledger {
     /// What followed upon a publication for those who hear a namespace as a whole, by the life of the process.
     followed: BTreeMap<(u32, usize, u64), (usize, u64)>,
     history_ttl_ms: u64,
+    /// The process has begun with what a disk had, and doubts its clock until then.
+    doubt_until_ms: u64,
     is_logged: bool,
     /// Streams are forgotten for lack of room.
     is_scarce: bool,
@@ -83,6 +85,9 @@ pub(crate) struct Known {
     pub(crate) life: u32,
 }
 
+/// So long after a start history that was on a disk does not expire (`SETTLED_MS` of the hub).
+pub(crate) const DOUBT_MS: u64 = 600_000;
+
 impl Ledger {
     pub(crate) fn new(setup: &Setup, now_ms: u64) -> Self {
         Self {
@@ -93,6 +98,7 @@ impl Ledger {
             now_ms,
             followed: BTreeMap::new(),
             history_ttl_ms: setup.history_ttl_ms,
+            doubt_until_ms: 0,
             is_logged: setup.is_logged,
             is_scarce: setup.is_scarce(),
         }
@@ -140,6 +146,16 @@ impl Ledger {
         one.known_ms.get_or_insert(now_ms);
     }
 
+    /// History has come back from a disk: it does not expire for a while.
+    pub(crate) fn restored(&mut self, now_ms: u64) {
+        self.doubt_until_ms = now_ms + DOUBT_MS;
+    }
+
+    /// Whether nothing expired at that time.
+    pub(crate) fn doubts_clock(&self, at_ms: u64) -> bool {
+        at_ms < self.doubt_until_ms
+    }
+
     /// Somebody who asked at a time read that publication: it was not too old then.
     pub(crate) fn check_age(&self, channel: usize, number: u64, asked_ms: u64) -> Check {
         let found = self.books[channel].publications.get(number as usize);
@@ -147,7 +163,7 @@ impl Ledger {
             return Ok(());
         };
         promise!(
-            known_ms + self.history_ttl_ms > asked_ms,
+            known_ms + self.history_ttl_ms > asked_ms || self.doubts_clock(asked_ms),
             "nothing is read that is over",
             "{number} in {}, taken by {known_ms}, read at {asked_ms}",
             CHANNELS[channel].name

@@ -13,6 +13,7 @@ use crate::channels::{CHANNELS, Kind};
 use crate::client::{Client, Phase};
 use crate::driven::Driven;
 use crate::failure::{Check, promise};
+use crate::ledger::DOUBT_MS;
 use crate::seen::Event;
 use crate::setup::FOREVER_MS;
 use crate::site::PATIENCE_MS;
@@ -74,6 +75,8 @@ impl World {
             }
             self.drop_client(id, false);
         }
+        self.wait()?;
+        self.pass(DOUBT_MS);
         self.wait()?;
         for (channel, one) in CHANNELS.iter().enumerate() {
             if one.kind.has_presence() {

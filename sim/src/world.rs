@@ -567,6 +567,7 @@ impl World {
         };
         let (setup, now, disk) = (&self.setup, self.now(), self.disk.as_mut());
         let count = random.u16(count);
+        self.ledger.restored(now.mono_ms);
         self.process = Process::begin(self.begin, setup, count, random.u64(..), now, disk)?;
         Ok(())
     }
