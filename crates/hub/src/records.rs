@@ -139,21 +139,31 @@ impl Records {
         record
     }
 
-    fn get(&self, place: usize) -> Option<&Record> {
-        let Some(older) = &self.older else {
-            return self.latest.get(place);
-        };
-        let (first, blocks) = (&older.first, &older.blocks);
-        find(place, first.len(), blocks.len(), |part| match part {
-            Part::First(place) => first.get(place),
-            Part::Block(block, place) => blocks.get(block)?.records.get(place),
-            Part::Last(place) => self.latest.get(place),
-        })
-    }
-
     /// Those at these places, oldest first.
     pub(crate) fn range(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = &Record> {
-        places.filter_map(|place| self.get(place))
+        let older = self.older.as_deref();
+        let first_len = older.map_or(0, |older| older.first.len());
+        let blocks_len = older.map_or(0, |older| older.blocks.len() * BLOCK);
+        let part = |from: usize, len: usize| {
+            let [begin, end] = [places.start, places.end].map(|at| at.clamp(from, from + len));
+            (begin - from, end - from)
+        };
+        let (begin, end) = part(0, first_len);
+        let first = older
+            .into_iter()
+            .flat_map(move |older| older.first.range(begin..end));
+        let (begin, end) = part(first_len, blocks_len);
+        let blocks = older.into_iter().flat_map(move |older| {
+            let numbers = begin / BLOCK..end.div_ceil(BLOCK);
+            let blocks = older.blocks.range(numbers.clone()).zip(numbers);
+            blocks.flat_map(move |(block, number)| {
+                let at = number * BLOCK;
+                block.records[begin.saturating_sub(at)..BLOCK.min(end - at)].iter()
+            })
+        });
+        // Of the latest alone the count is known, so a recovery is collected without growing.
+        let (begin, end) = part(first_len + blocks_len, self.latest.len());
+        first.chain(blocks).chain(self.latest.range(begin..end))
     }
 
     /// The same to be kept: whole blocks are shared.
