@@ -15,6 +15,7 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 
 use super::bystanders::{Bystanders, Waits};
+use super::evidence::Evidence;
 use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Setup, chosen_io, now, process, until};
 
@@ -153,7 +154,7 @@ impl Attack<'_> {
         process::forget_peak(pid);
 
         let (mut tried, mut landed) = (0, 0);
-        loop {
+        let waits = loop {
             tried += 1;
             let target = Target::of(&attacked, now() + duration());
             let ran_before = process::ran_and_waited(pid, WORKER);
@@ -163,14 +164,15 @@ impl Attack<'_> {
             let io = self.io;
             eprintln!("{io}: {here:?}, beside {there:?}; share {share:.2}; {landed} landed");
             if here.is_within(&there, LATER_MAX.div_f64(share)) {
-                break;
+                break [here, there];
             }
             assert!(
                 tried < TRIES,
                 "on {io} bystanders waited {here:?}, those of a server beside {there:?}; \
                  the worker had a core for {share:.2} of the time that it wanted one"
             );
-        }
+        };
+        let ended = now();
         assert!(landed > 0, "the attack never came to anything");
         let peak = process::peak_kib(pid);
         eprintln!("memory: {} KiB before, {peak} at its peak", before.2);
@@ -179,6 +181,14 @@ impl Attack<'_> {
             "{} KiB grew to {peak}",
             before.2
         );
+
+        let evidence = Evidence {
+            io: self.io,
+            waits,
+            before_kib: before.2,
+            peak_kib: peak,
+            ended,
+        };
 
         // Nothing of it is left.
         attacked.await_connections(bystanders.count());
@@ -197,6 +207,7 @@ impl Attack<'_> {
             turns() - first < TURNS_AT_REST_MAX
         });
         assert_eq!(attacked.pid(), pid, "the same process all along");
+        evidence.write(pid);
     }
 
     /// One try: what echoes took meanwhile, here and beside.

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 use crate::support::{Socket, now, percentile};
 
 /// Between two messages of one of them.
@@ -25,13 +27,18 @@ pub(crate) struct Waits {
     /// The 99th percentile of an echo.
     p99: Duration,
     /// The longest of all, which a pause of the machine can be as well: for a human.
-    #[expect(dead_code, reason = "it is shown")]
     worst: Duration,
     /// The 99th percentile of a connection, its handshake and its first echo, where there were any.
     anew_p99: Duration,
 }
 
 impl Waits {
+    /// In milliseconds.
+    pub(crate) fn shown(&self) -> Value {
+        let ms = |wait: Duration| (wait.as_secs_f64() * 10_000.0).round() / 10.0;
+        json!({"p99_ms": ms(self.p99), "worst_ms": ms(self.worst), "anew_p99_ms": ms(self.anew_p99)})
+    }
+
     /// Whether none waited so much longer than those of another server.
     pub(crate) fn is_within(&self, beside: &Self, later: Duration) -> bool {
         self.p99 <= beside.p99 + later && self.anew_p99 <= beside.anew_p99 + ANEW_TRIPS * later

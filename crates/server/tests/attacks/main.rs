@@ -15,6 +15,7 @@ mod backing;
 mod bystanders;
 mod churn;
 mod deflate;
+mod evidence;
 mod floods;
 mod frames;
 mod handshake;

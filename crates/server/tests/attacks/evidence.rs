@@ -1,0 +1,50 @@
+//! Figures of attacks for a report: a line of JSON for each, in the file that `VECHE_ATTACK_EVIDENCE` names.
+//! `bench/attacks` makes a page of them.
+
+use std::fs::File;
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::bystanders::Waits;
+use crate::support::{now, process};
+
+const FILE: &str = "VECHE_ATTACK_EVIDENCE";
+
+/// How long after the attack the memory is looked at again.
+const AFTERWARDS: Duration = Duration::from_secs(5);
+
+/// What one attack has shown.
+pub(crate) struct Evidence {
+    pub(crate) io: &'static str,
+    /// Waits of bystanders of the attacked server, and of those of the one beside.
+    pub(crate) waits: [Waits; 2],
+    /// Resident memory of the server process.
+    pub(crate) before_kib: u64,
+    pub(crate) peak_kib: u64,
+    pub(crate) ended: Instant,
+}
+
+impl Evidence {
+    /// Writes the line, if that is wanted, once it is time to look at the memory.
+    pub(crate) fn write(&self, pid: u32) {
+        let Some(file) = std::env::var_os(FILE) else {
+            return;
+        };
+        thread::sleep((self.ended + AFTERWARDS).saturating_duration_since(now()));
+        let [attacked, beside] = self.waits.each_ref().map(Waits::shown);
+        let line: Value = json!({
+            "attack": thread::current().name(),
+            "io": self.io,
+            "attacked": attacked,
+            "beside": beside,
+            "before_kib": self.before_kib,
+            "peak_kib": self.peak_kib,
+            "after_kib": process::rss_kib(pid),
+        });
+        let file = File::options().append(true).create(true).open(file);
+        writeln!(file.expect("it can be made"), "{line}").expect("it can be written");
+    }
+}
