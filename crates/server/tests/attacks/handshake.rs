@@ -1,6 +1,8 @@
 //! Heads of requests that are costly to read: for whoever reads them twice, or believes what they say.
 
 use std::io::Write;
+use std::thread;
+use std::time::Duration;
 
 use crate::attack::Attack;
 use crate::raw::{UPGRADE, connect, handshake, status};
@@ -112,7 +114,8 @@ fn a_long_head_byte_by_byte() {
     });
 }
 
-/// One head in a packet of its own for each line, on many connections, none of which comes to its end.
+/// One head in a packet of its own for each line, on many connections, none of which comes to its end. With a pause now and
+/// then, since full windows of such packets cost the kernel ten milliseconds a receive, whatever the server does.
 #[test]
 fn heads_that_never_end() {
     let attack = Attack::default();
@@ -122,11 +125,17 @@ fn heads_that_never_end() {
             let _ = socket.write_all(b"GET / HTTP/1.1\r\n");
         }
         while target.lasts() && !sockets.is_empty() {
-            let place = rng.usize(..sockets.len());
-            match sockets[place].write_all(b"X: y\r\n") {
-                Ok(()) => target.landed(),
-                Err(_) => drop(sockets.swap_remove(place)),
+            for _ in 0..50 {
+                if sockets.is_empty() {
+                    break;
+                }
+                let place = rng.usize(..sockets.len());
+                match sockets[place].write_all(b"X: y\r\n") {
+                    Ok(()) => target.landed(),
+                    Err(_) => drop(sockets.swap_remove(place)),
+                }
             }
+            thread::sleep(Duration::from_micros(200));
         }
     });
 }
