@@ -22,6 +22,7 @@ mod dev;
 mod dump;
 mod exit;
 mod generate;
+mod history;
 mod new;
 mod push;
 #[cfg(test)]
@@ -85,6 +86,11 @@ enum Command {
     },
     /// Write the rows of a table of the running server to standard output; without a name, list its tables
     Dump(dump::DumpArgs),
+    /// What can be done with the history on disk while no server has it
+    History {
+        #[command(subcommand)]
+        command: HistoryCommand,
+    },
     /// Make the running server read its configuration again; no connection is dropped
     Reload {
         #[command(flatten)]
@@ -117,6 +123,13 @@ enum Command {
         #[command(flatten)]
         control: ControlArgs,
     },
+}
+
+/// What can be done with the history on disk.
+#[derive(Debug, Subcommand)]
+enum HistoryCommand {
+    /// Have the next start give all channels new epochs: for a folder that was restored from a backup
+    RenewEpochs,
 }
 
 /// How to find the running server.
@@ -252,6 +265,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
             status::run(&control::find(&file, control.control)?, form)
         }
         Command::Dump(args) => dump::run(&file, args),
+        Command::History {
+            command: HistoryCommand::RenewEpochs,
+        } => history::renew_epochs(&file),
         Command::Reload { control } => control::reload(&control::find(&file, control.control)?),
         Command::Upgrade { control } => control::upgrade(&control::find(&file, control.control)?),
         Command::Stop {

@@ -248,6 +248,42 @@ fn another_start_soon_has_the_folder_of_an_orphan() {
     drop(stays);
 }
 
+/// A folder that comes from a backup: what clients have heard since is not in it.
+#[test]
+fn epochs_are_renewed_by_command_while_no_server_has_the_folder() {
+    let options = Options {
+        routes: ROUTES,
+        ..Options::default()
+    };
+    let mut server = Server::prepared(USUAL, &options, |_| {});
+    let before = publish(&server, "chat:1", &json!(1));
+    let renew = |server: &Server| {
+        let output = server.command(&["history", "renew-epochs"]).output();
+        let output = output.expect("it runs");
+        let said =
+            [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+        (output.status.success(), said.concat())
+    };
+    let (done, said) = renew(&server);
+    assert!(
+        !done && said.contains("belongs to another running process"),
+        "{said}"
+    );
+    server.stop();
+    let (done, said) = renew(&server);
+    assert!(done, "{said}");
+    assert!(said.contains("new epochs with the next start"), "{said}");
+    server.start_again(&options);
+    let after = publish(&server, "chat:1", &json!(2));
+    assert_eq!(after["offset"], 2, "the history is there");
+    assert_ne!(after["epoch"], before["epoch"]);
+    // Once is enough.
+    server.stop();
+    server.start_again(&options);
+    let later = publish(&server, "chat:1", &json!(3));
+    assert_eq!(later["epoch"], after["epoch"]);
+}
+
 #[test]
 fn it_is_kept_in_a_sandbox_and_for_another_user() {
     let user = match rustix::process::geteuid().is_root() {

@@ -1,0 +1,21 @@
+//! `veche history`: what can be done with the history on disk while no server has it.
+
+use std::path::Path;
+
+use super::exit::{self, Exit, Failure};
+use crate::config;
+
+/// Has the next start give all channels new epochs.
+pub(super) fn renew_epochs(file: &Path) -> Result<(), Failure> {
+    let config = config::load(file)?;
+    let Some(history) = &config.history else {
+        let why = "there is no history on disk: [history] path is not set";
+        return Err(Failure::new(Exit::Config, why));
+    };
+    let renewed = veche_archive::renew_epochs(&history.path);
+    renewed.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    exit::print_line(format_args!(
+        "{}: all channels have new epochs with the next start",
+        history.path.display()
+    ))
+}
