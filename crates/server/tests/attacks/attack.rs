@@ -146,16 +146,14 @@ impl Attack<'_> {
             blow(&Target::of(&attacked, now()), &mut Rng::with_seed(0));
             attacked.await_connections(bystanders.count());
         }
-        let before = (
-            process::descriptors(pid),
-            State::of(&attacked),
-            process::rss_kib(pid),
-        );
-        process::forget_peak(pid);
+        let before = (process::descriptors(pid), State::of(&attacked));
 
         let (mut tried, mut landed) = (0, 0);
-        let waits = loop {
+        let (waits, before_kib) = loop {
             tried += 1;
+            // The allocator gives back what a try has left some seconds later.
+            let before_kib = process::rss_kib(pid);
+            process::forget_peak(pid);
             let target = Target::of(&attacked, now() + duration());
             let ran_before = process::ran_and_waited(pid, WORKER);
             let (here, there) = self.blows(&target, &blow, &mut bystanders, &mut others);
@@ -164,28 +162,29 @@ impl Attack<'_> {
             let io = self.io;
             eprintln!("{io}: {here:?}, beside {there:?}; share {share:.2}; {landed} landed");
             if here.is_within(&there, LATER_MAX.div_f64(share)) {
-                break [here, there];
+                break ([here, there], before_kib);
             }
             assert!(
                 tried < TRIES,
                 "on {io} bystanders waited {here:?}, those of a server beside {there:?}; \
                  the worker had a core for {share:.2} of the time that it wanted one"
             );
+            attacked.await_connections(bystanders.count());
         };
         let ended = now();
         assert!(landed > 0, "the attack never came to anything");
         let peak = process::peak_kib(pid);
-        eprintln!("memory: {} KiB before, {peak} at its peak", before.2);
+        eprintln!("memory: {} KiB before, {peak} at its peak", before_kib);
         assert!(
-            peak <= before.2 + (self.memory_mib_max << 10),
+            peak <= before_kib + (self.memory_mib_max << 10),
             "{} KiB grew to {peak}",
-            before.2
+            before_kib
         );
 
         let evidence = Evidence {
             io: self.io,
             waits,
-            before_kib: before.2,
+            before_kib,
             peak_kib: peak,
             ended,
         };

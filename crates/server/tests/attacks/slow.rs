@@ -72,8 +72,7 @@ fn answers_that_nobody_reads() {
             files: &[("site/large.html", &page)],
             ..Options::default()
         },
-        // 60 MiB for 400 connections, each with an outbox of 64 KiB and as much of the file; a second try may begin
-        // while some of the first are still there.
+        // 60 MiB for 400 connections, each with an outbox of 64 KiB and as much of the file.
         memory_mib_max: 96,
         ..Attack::default()
     };
