@@ -142,14 +142,13 @@ impl Connection {
             return;
         }
         match &mut self.stage {
-            Stage::Socket(socket) => {
-                socket.closed(id, shared);
-                shared.hub.close(id, &mut shared.ports);
-            }
+            Stage::Socket(socket) => socket.closed(id, shared),
             Stage::Http(http) => http.abandon(id, shared),
             Stage::Dialing(dialing) => dialing.failed(super::CUT_OFF, shared),
             Stage::Lines(_) | Stage::Ending => {}
         }
+        // A session that is still registering has subscriptions too.
+        shared.hub.close(id, &mut shared.ports);
         shared.ports.outboxes.end_entry(id, self.peer);
         shared.count_user_out(id);
         self.stage = Stage::Ending;

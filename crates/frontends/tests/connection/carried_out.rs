@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::world::wire::{post, responses, texts};
-use crate::world::{INTERNAL, Options, PUSH, Peer, World};
+use crate::world::wire::{handshake, post, responses, texts};
+use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
 
 const WORKERS: usize = 3;
 
@@ -114,6 +114,25 @@ fn who_was_removed_hears_nothing_that_is_published_after_the_answer() {
             assert!(world.is_open(other));
         });
     }
+}
+
+/// Worker 0 is the user's home and has the handshake; worker 1, the channel's home, takes no turn while it registers.
+#[test]
+fn a_handshake_that_is_disconnected_while_it_registers_is_subscribed_to_nothing() {
+    let mut world = world(2);
+    let (user, channel) = (world.user_at(0), channel_at(&world, 1));
+    let peer = world.connect(0, PUBLIC);
+    let target = format!("/newest?user={user}&channel={channel}");
+    world.send(peer, handshake(&target, "").as_bytes());
+    while world.turn(0) {}
+    let subscriptions = |world: &World| world.workers[0].shared().hub.counts().subscriptions;
+    assert_eq!(subscriptions(&world), 2, "its own channel and that one");
+    let caller = world.connect(0, INTERNAL);
+    let body = json!({ "user": user });
+    let answer = call(&mut world, caller, &[0, 1], "disconnect", &body);
+    assert_eq!(answer, json!({ "result": { "disconnected": 1 } }));
+    assert_eq!(subscriptions(&world), 0);
+    assert_eq!(responses(&world.take(peer))[0].status, 503);
 }
 
 #[test]
