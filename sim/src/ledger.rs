@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use veche_hub::SETTLED_MS;
+
 use crate::channels::CHANNELS;
 use crate::failure::{Check, promise};
 use crate::seen::Seen;
@@ -27,7 +29,7 @@ pub(crate) struct Ledger {
     /// What followed upon a publication for those who hear a namespace as a whole, by the life of the process.
     followed: BTreeMap<(u32, usize, u64), (usize, u64)>,
     history_ttl_ms: u64,
-    /// The process has begun with what a disk had, and doubts its clock until then.
+    /// Until then nothing expires, since the process began with streams from a disk.
     doubt_until_ms: u64,
     is_logged: bool,
     /// Streams are forgotten for lack of room.
@@ -84,9 +86,6 @@ pub(crate) struct Known {
     pub(crate) top: u64,
     pub(crate) life: u32,
 }
-
-/// So long after a start history that was on a disk does not expire (`SETTLED_MS` of the hub).
-pub(crate) const DOUBT_MS: u64 = 600_000;
 
 impl Ledger {
     pub(crate) fn new(setup: &Setup, now_ms: u64) -> Self {
@@ -146,9 +145,9 @@ impl Ledger {
         one.known_ms.get_or_insert(now_ms);
     }
 
-    /// History has come back from a disk: it does not expire for a while.
-    pub(crate) fn restored(&mut self, now_ms: u64) {
-        self.doubt_until_ms = now_ms + DOUBT_MS;
+    /// A process begins with streams from a disk: nothing expires for [`SETTLED_MS`].
+    pub(crate) fn restored(&mut self) {
+        self.doubt_until_ms = self.now_ms + SETTLED_MS;
     }
 
     /// Whether nothing expired at that time.

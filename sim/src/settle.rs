@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 use veche_frontends::Shared;
-use veche_hub::{Answer, Outcome, Query, Question};
+use veche_hub::{Answer, Outcome, Query, Question, SETTLED_MS};
 
 use crate::Failure;
 use crate::apps::BACK_END;
@@ -13,7 +13,6 @@ use crate::channels::{CHANNELS, Kind};
 use crate::client::{Client, Phase};
 use crate::driven::Driven;
 use crate::failure::{Check, promise};
-use crate::ledger::DOUBT_MS;
 use crate::seen::Event;
 use crate::setup::FOREVER_MS;
 use crate::site::PATIENCE_MS;
@@ -76,7 +75,7 @@ impl World {
             self.drop_client(id, false);
         }
         self.wait()?;
-        self.pass(DOUBT_MS);
+        self.pass(SETTLED_MS);
         self.wait()?;
         for (channel, one) in CHANNELS.iter().enumerate() {
             if one.kind.has_presence() {

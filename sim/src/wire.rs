@@ -9,9 +9,10 @@ use crate::protobuf;
 
 const MASK: Option<[u8; 4]> = Some([0x12, 0x34, 0x56, 0x78]);
 
+/// A long answer comes in a fragment for each slice of 32 KiB.
 const LIMITS: Limits = Limits {
     message_bytes_max: 1 << 24,
-    fragments_max: 1,
+    fragments_max: (1 << 24) / (32 << 10),
     inflate_ratio_max: 0,
 };
 

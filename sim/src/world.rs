@@ -553,12 +553,13 @@ impl World {
         self.peers.dials.crashed();
         self.ledger.life += 1;
         self.ledger.seen.note(Event::Crashed);
-        if self
-            .disk
-            .as_ref()
-            .is_some_and(|disk| disk.restored().any(|one| one.top > 0))
-        {
-            self.ledger.seen.note(Event::Restored);
+        if let Some(disk) = &self.disk {
+            if disk.restored().any(|one| one.top > 0) {
+                self.ledger.seen.note(Event::Restored);
+            }
+            if disk.restored().next().is_some() {
+                self.ledger.restored();
+            }
         }
         let count = if self.peers.clients.len() > 10 {
             1..=2
@@ -567,7 +568,6 @@ impl World {
         };
         let (setup, now, disk) = (&self.setup, self.now(), self.disk.as_mut());
         let count = random.u16(count);
-        self.ledger.restored(now.mono_ms);
         self.process = Process::begin(self.begin, setup, count, random.u64(..), now, disk)?;
         Ok(())
     }

@@ -86,7 +86,7 @@ pub use hub::{Counts, Hub, Outcome};
 pub use id::Ticket;
 pub use instruction::{Deed, Instruction, Subscribe};
 pub use listing::{LISTED_MAX, Listing};
-pub use log::{Append, Batch, Restored};
+pub use log::{Append, Batch, Restored, SETTLED_MS};
 pub use mail::{Class, Mail, Registration};
 pub use membership::SubscribeError;
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};

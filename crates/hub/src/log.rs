@@ -26,9 +26,9 @@ use crate::{ChannelName, Epoch, Hub, NameError, Publication};
 /// What nobody waits for is handed over with the next batch, or by itself when it is so much.
 const CHANGES_MAX: usize = 1024;
 
-/// So long after a start nothing that a log has kept goes by the time: a clock that is ahead until it has been set would
-/// have all of it forgotten for good.
-const SETTLED_MS: u64 = 600_000;
+/// Milliseconds after a start from a log in which nothing expires. A clock that is ahead until NTP has set it would delete
+/// all history for good.
+pub const SETTLED_MS: u64 = 600_000;
 
 /// What the log is to keep of one channel's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
