@@ -190,7 +190,7 @@ impl Backend {
         if let Deed::Unsubscribe { channel } = &instruction.deed
             && instruction.client.is_none()
         {
-            // The same of what is given to him as he connects.
+            // Also for sessions of the user that are still connecting.
             shared.process.end_subscription(&user.0, channel);
         }
         let from = Some((session, ticket(self.next_number(), 0)));

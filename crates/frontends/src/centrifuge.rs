@@ -370,7 +370,7 @@ impl Centrifuge {
         flow
     }
 
-    /// The session is over: what is not written of an answer never is.
+    /// Drops the rest of an answer, since the session is over.
     pub(crate) fn end_answer(&mut self) {
         self.answering = None;
     }

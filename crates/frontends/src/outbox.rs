@@ -40,6 +40,9 @@ pub(crate) use wishes::{Deltas, Wish};
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
 
+/// Bytes of a long answer that are encoded at a time, when less than [`ANSWERS_BYTES_HIGH`] is unsent.
+pub(crate) const SLICE_BYTES: usize = 32 << 10;
+
 /// What becomes of the transport once everything is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {

@@ -131,7 +131,8 @@ impl Hub {
         Some(Box::new(joined))
     }
 
-    /// The time by which what is kept gets old; at first, after a start with what a log had kept, nothing does.
+    /// Returns the wall clock for expiry, or 0 for [`SETTLED_MS`](crate::SETTLED_MS) after a start from a log, so that nothing
+    /// expires.
     pub(crate) fn age_ms(&self) -> u64 {
         match self.now.mono_ms < self.doubts_clock_until {
             true => 0,

@@ -135,12 +135,12 @@ pub enum Mail {
         channel: Arc<str>,
         /// What.
         instruction: Arc<Instruction>,
-        /// Who waits until it is done.
+        /// The caller that waits until it is done.
         caller: Option<Caller>,
     },
     /// To a home: answer this caller. What was sent before is counted then.
     Settle {
-        /// Whom to answer.
+        /// The caller of the API that waits.
         caller: Caller,
     },
     /// From a home: whether its log takes no more publications that are to be kept.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::records::{Excerpt, Record};
 use crate::{Event, Position, Publication, Since};
 
-/// So many bytes of publications make a page at most unless more are asked for, but for a single one that is larger.
+/// Default limit of a page in bytes of publications. A single publication may be larger.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
 /// Which part of a channel's history.

@@ -75,7 +75,7 @@ pub(crate) struct Records {
 
 #[derive(Debug, Default)]
 struct Older {
-    /// What is left of the first block.
+    /// The rest of the first block.
     first: VecDeque<Record>,
     blocks: VecDeque<Arc<Block>>,
 }
@@ -194,7 +194,7 @@ fn take_apart(block: Arc<Block>) -> VecDeque<Record> {
     match Arc::try_unwrap(block) {
         Ok(mut block) => std::mem::take(&mut block.records).into(),
         Err(block) => {
-            // Whoever lets go of it last takes its bytes back, and that may be this function.
+            // Dropping the last reference subtracts its bytes again, which may happen here.
             block.lent.0.fetch_add(block.bytes(), Ordering::Relaxed);
             block.is_dropped.store(true, Ordering::Relaxed);
             block.records.iter().cloned().collect()

@@ -248,7 +248,10 @@ impl Stream {
         }
     }
 
-    /// A part of the history, if that has no more than so many publications.
+    /// Returns a part of the history.
+    ///
+    /// # Errors
+    /// [`HistoryError::Unrecoverable`], or [`HistoryError::TooMany`] for more than `answer_max` publications.
     pub(crate) fn page(&self, query: &Query, answer_max: usize) -> Result<Page, HistoryError> {
         let count = self.records.len();
         let lowest = self.lowest();
@@ -267,7 +270,7 @@ impl Stream {
                 end.saturating_sub(query.limit)..end
             }
         };
-        // Who asks for all there is gets it while that is not too much.
+        // `usize::MAX` asks for all there is.
         let asked = match query.limit {
             usize::MAX => places.len(),
             limit => limit,

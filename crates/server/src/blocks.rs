@@ -62,7 +62,7 @@ struct Log {
     known: (u64, u64),
     /// How many lines it has.
     lines: usize,
-    /// What is in force and could not be written, in order.
+    /// Entries in force that could not be written, in order.
     unwritten: Vec<Block>,
     /// When the file was opened.
     opened: Instant,

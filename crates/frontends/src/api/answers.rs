@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::backend::Exchange;
 
-/// What is not written of a body.
+/// The rest of a body.
 pub(crate) struct Answers {
     begin: Vec<u8>,
     /// Each under the name of its result.

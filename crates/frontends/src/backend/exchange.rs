@@ -232,7 +232,7 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
             };
             write_error(text, code, &error.to_string());
         }
-        // The first two are lists, and nobody asks for the others by an inquiry.
+        // `list` takes the first two; no inquiry has the others for an answer.
         Answer::History(Ok(_))
         | Answer::Presence(Ok(_))
         | Answer::Subscribed(_)

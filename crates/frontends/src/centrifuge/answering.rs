@@ -1,7 +1,8 @@
 //! Answers that may be long, histories and presences: written in slices, each when what was written before has left.
 //!
-//! Such an answer holds references to what is told, and encodes it when its client reads: whoever asks and reads nothing
-//! costs a few slices. The session's next command waits until the answer is written, and so does what is pushed.
+//! Such an answer refers to stored publications and encodes them when its client reads, so a client that reads nothing costs
+//! a few slices. The session's next command and its pushes wait until the answer is written. An answer of less than one slice
+//! is written at once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,17 +15,14 @@ use veche_hub::{Answer, ClientInfo, Page, Payload};
 
 use super::frame::kind;
 use super::{Context, Flow, writing};
-use crate::outbox::{ANSWERS_BYTES_HIGH, InParts};
+use crate::outbox::{ANSWERS_BYTES_HIGH, InParts, SLICE_BYTES};
 use crate::step::Block;
 use crate::work;
-
-/// So much of an answer is written at a time. One that has no more is written at once, as all others are.
-const SLICE_BYTES: usize = 32 << 10;
 
 /// About what the protocol says of each publication or client beside its data.
 const ELEMENT_BYTES: usize = 64;
 
-/// What is told.
+/// The list in an answer.
 pub(super) enum Content {
     History(Box<Page>),
     Presence(Box<[Arc<ClientInfo>]>),
@@ -42,7 +40,7 @@ pub(super) struct Answering {
 }
 
 impl Content {
-    /// What an answer tells, if it is so long that it is written in slices.
+    /// Takes the list out of an answer that is longer than a slice; gives any other answer back.
     pub(super) fn of(answer: Answer) -> Result<Self, Answer> {
         let content = match answer {
             Answer::History(Ok(page)) => Self::History(page),
@@ -80,7 +78,7 @@ impl Content {
         }
     }
 
-    /// The answer without what is told.
+    /// Returns the answer with an empty list.
     fn outcome<'e>(&self, epoch: &'e str) -> Outcome<'e> {
         match self {
             Self::History(page) => Outcome::History(HistoryResult {
@@ -99,7 +97,7 @@ impl Content {
         }
     }
 
-    /// Shows what is told at these places, as far as `look` wants to see more.
+    /// Passes the elements at these places to `look`, until it returns `false`.
     fn show(
         &self,
         places: Range<usize>,

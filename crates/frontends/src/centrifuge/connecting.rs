@@ -256,8 +256,8 @@ impl Centrifuge {
         Ok(())
     }
 
-    /// What a back end does to the user from now on holds, though keys or a decision are waited for before it is known who
-    /// that is. A handshake that has said it has noted that before.
+    /// Notes how often back ends have ended sessions and subscriptions so far, so that calls made while the command waits for
+    /// keys or a decision bind its user. A handshake that names the user has noted it before.
     fn note_endings(&mut self, cx: &Context<'_>) {
         let is_first = !self.has_asked && !self.deciding.has_verdict();
         if is_first && (self.info.user.is_empty() || self.asked.is_none()) {
@@ -418,7 +418,7 @@ impl Centrifuge {
         if let Some(end) = self.ended(cx) {
             return end;
         }
-        // The same of what ends its subscriptions.
+        // Calls that end subscriptions bind it too.
         connecting.channels.retain(|given| {
             let channel = &given.granted.channel;
             let is_over = self.is_unsubscribed(channel, cx);

@@ -5,15 +5,12 @@ use veche_proto::http::{ResponseBody, ResponseHead, Status, Version, finish_chun
 
 use super::{Http, State};
 use crate::api::Answers;
-use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::outbox::{ANSWERS_BYTES_HIGH, SLICE_BYTES};
 use crate::reply::Reply;
 use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::step::{Block, Then};
 use crate::work;
-
-/// So much of an answer is written at a time.
-const PART_BYTES: usize = 32 << 10;
 
 const JSON: &str = "application/json";
 
@@ -35,7 +32,7 @@ impl Http {
         let bytes_max = match reply.version {
             // It knows no chunks.
             Version::Http10 => usize::MAX,
-            Version::Http11 => PART_BYTES,
+            Version::Http11 => SLICE_BYTES,
         };
         let mut part = shared.ports.outboxes.spare();
         let is_whole = answers.write(&mut part, bytes_max);
@@ -80,7 +77,7 @@ impl Http {
                 return Then::Wait(Block::Output);
             }
             let mut part = shared.ports.outboxes.spare();
-            let is_last = answering.answers.write(&mut part, PART_BYTES);
+            let is_last = answering.answers.write(&mut part, SLICE_BYTES);
             shared.work.charge(work::ANSWER_BYTE * part.len() as u64);
             let out = shared.ports.outboxes.buffer(id);
             write_chunk(out, &part);

@@ -90,7 +90,7 @@ impl Sides {
         self.marks.forget(index);
     }
 
-    /// No more pushes come. What is still written of answers says where its client is.
+    /// Forgets waiting pushes and wishes. The marks stay for answers that are still written.
     pub(super) fn forget_pushes(&mut self, index: u32) {
         // Most workers have none.
         if !self.early.is_empty() {

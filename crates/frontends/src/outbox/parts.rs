@@ -15,7 +15,7 @@ use super::{Carried, Outboxes, Pushes};
 #[derive(Debug)]
 pub(crate) struct InParts {
     kind: MessageKind,
-    /// How messages to this client are told apart.
+    /// How messages to this client are framed.
     carried: Carried,
     is_first: bool,
 }

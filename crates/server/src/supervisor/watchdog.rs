@@ -1,7 +1,8 @@
 //! The watch over the server process: it is asked at intervals for the pulse of its workers, and replaced when it no longer
 //! answers, or when a worker is in the same turn all the time.
 //!
-//! Questions are counted rather than time, so that a pause of the machine, which stops the asking too, harms nobody.
+//! Unanswered questions are counted rather than time, so a pause of the machine, which stops the supervisor too, kills no
+//! healthy process.
 
 use std::time::{Duration, Instant};
 
