@@ -311,3 +311,11 @@ fn files_are_named_below_the_folder() {
         "{changed:?}"
     );
 }
+
+/// Each VM has numbers of its own: other workers, restarts and applications do not repeat them.
+#[test]
+fn math_random_is_seeded_for_each_vm() {
+    let numbers =
+        || Bench::run("print(math.random(2 ^ 31), math.random(2 ^ 31), math.random(2 ^ 31))");
+    assert_ne!(numbers(), numbers());
+}

@@ -22,7 +22,7 @@ mod metrics;
 mod mysql;
 mod password;
 mod queue;
-mod random;
+pub(crate) mod random;
 mod redis;
 mod resolve;
 pub(crate) mod seeded;

@@ -1,9 +1,10 @@
 //! `veche.random` and `veche.uuid`: numbers that nobody can guess, from the system's generator; in a test, the seed's.
+//! The seed of `math.random` comes from there, too.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use mlua::{Lua, MultiValue, Table};
+use mlua::{Function, Lua, MultiValue, Table};
 use uuid::Builder;
 
 use super::argument::{Arguments, WHOLE_MAX};
@@ -83,6 +84,16 @@ pub(super) fn uuid(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
     })?;
     module.set("v7", v7)?;
     Ok(module)
+}
+
+/// Seeds `math.random`, which is the same in each VM otherwise. A test's seed comes [from the test](super::seeded).
+pub(crate) fn seed_math(lua: &Lua, desk: &Desk) -> mlua::Result<()> {
+    if desk.world.is_seeded() {
+        return Ok(());
+    }
+    let math: Table = lua.globals().get("math")?;
+    let seed: Function = math.get("randomseed")?;
+    seed.call((word(desk)? >> 11) as f64)
 }
 
 fn fill(desk: &Desk, bytes: &mut [u8]) -> mlua::Result<()> {

@@ -117,6 +117,7 @@ impl Vm {
         let (veche, inner): (Table, Table) =
             prelude.call((natives.functions.clone(), natives.metatable.clone()))?;
         modules::lua::install(&lua, &veche, &inner)?;
+        modules::random::seed_math(&lua, &desk)?;
         modules::seeded::install(&lua, &desk, &natives.functions)?;
         let parts = Parts {
             desk: &desk,
