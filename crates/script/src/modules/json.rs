@@ -1,12 +1,13 @@
 //! `veche.json`: tables to JSON and back.
 //!
 //! A table with the keys 1 to n is an array, any other an object; an empty one is an object unless it was made by
-//! `json.array`. JSON's `null` is `json.null`, so that it survives a table.
+//! `json.array`. JSON's `null` is `json.null`, so that it survives a table. Whole numbers that Lua can't hold exactly are
+//! read as strings of their digits.
 
 use mlua::{Lua, LuaSerdeExt as _, LuaString, Table, Value};
 
+use super::argument::WHOLE_MAX;
 use super::fault;
-use super::seeded::Seeded;
 
 /// Tables in tables.
 const DEPTH_MAX: usize = 128;
@@ -45,23 +46,11 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
 /// A function, a coroutine, NaN, a table with keys of both kinds, one in itself, or deeper than 128.
 pub(crate) fn encode(lua: &Lua, value: &Value) -> mlua::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(128);
-    let at = At {
-        depth: 0,
-        sorts: lua.app_data_ref::<Seeded>().is_some(),
-    };
-    write(lua, value, &mut out, at)?;
+    write(lua, value, &mut out, 0)?;
     Ok(out)
 }
 
-/// Where in a text the writer is.
-#[derive(Clone, Copy)]
-struct At {
-    depth: usize,
-    /// Objects have their keys in order: in a test a text must not depend on Lua's order, which is another each time.
-    sorts: bool,
-}
-
-fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, at: At) -> mlua::Result<()> {
+fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<()> {
     if out.len() > TEXT_BYTES_MAX {
         return Err(fault("json.encode: the text is longer than 8 MiB"));
     }
@@ -74,13 +63,12 @@ fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, at: At) -> mlua::Result<()
         Value::Number(number) => write_number(*number, out)?,
         Value::String(text) => write_text(text, out)?,
         Value::Table(table) => {
-            if at.depth == DEPTH_MAX {
+            if depth == DEPTH_MAX {
                 return Err(fault(
                     "json.encode: tables in tables deeper than 128, or one that holds itself",
                 ));
             }
-            let depth = at.depth + 1;
-            write_table(lua, table, out, At { depth, ..at })?;
+            write_table(lua, table, out, depth + 1)?;
         }
         other => {
             return Err(fault(format!(
@@ -92,20 +80,20 @@ fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, at: At) -> mlua::Result<()
     Ok(())
 }
 
-fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, at: At) -> mlua::Result<()> {
+fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, depth: usize) -> mlua::Result<()> {
     let length = table.raw_len();
     let is_array = length > 0
         || table
             .metatable()
             .is_some_and(|metatable| metatable == lua.array_metatable());
-    let mut count = 0;
     if is_array {
+        let mut count = 0;
         out.push(b'[');
         for value in table.sequence_values::<Value>() {
             if count > 0 {
                 out.push(b',');
             }
-            write(lua, &value?, out, at)?;
+            write(lua, &value?, out, depth)?;
             count += 1;
         }
         out.push(b']');
@@ -116,59 +104,45 @@ fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, at: At) -> mlua::Res
         }
         return Ok(());
     }
+    // Lua's order differs between VMs. Sorted, a text is the same on every worker, and deltas between texts stay small.
+    let mut pairs = Vec::new();
+    for pair in table.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        let Value::String(key) = key else {
+            return Err(fault(format!(
+                "json.encode: an object's keys are strings, this one is a {}",
+                key.type_name()
+            )));
+        };
+        pairs.push((key, value));
+    }
+    pairs.sort_unstable_by(|(one, _), (other, _)| {
+        let (one, other) = (one.as_bytes(), other.as_bytes());
+        one[..].cmp(&other[..])
+    });
     out.push(b'{');
-    if at.sorts {
-        let pairs = table.pairs::<Value, Value>();
-        let mut pairs = pairs.collect::<mlua::Result<Vec<_>>>()?;
-        let text = |key: &Value| key.as_string().map(|key| key.as_bytes().to_vec());
-        pairs.sort_by_cached_key(|(key, _)| text(key));
-        for (key, value) in pairs {
-            write_pair(lua, &key, &value, out, (at, count))?;
-            count += 1;
+    for (place, (key, value)) in pairs.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
         }
-    } else {
-        for pair in table.pairs::<Value, Value>() {
-            let (key, value) = pair?;
-            write_pair(lua, &key, &value, out, (at, count))?;
-            count += 1;
-        }
+        write_text(key, out)?;
+        out.push(b':');
+        write(lua, value, out, depth)?;
     }
     out.push(b'}');
     Ok(())
 }
 
-/// One of an object, with so many before it.
-fn write_pair(
-    lua: &Lua,
-    key: &Value,
-    value: &Value,
-    out: &mut Vec<u8>,
-    (at, before): (At, usize),
-) -> mlua::Result<()> {
-    if before > 0 {
-        out.push(b',');
-    }
-    match key {
-        Value::String(key) => write_text(key, out)?,
-        other => {
-            return Err(fault(format!(
-                "json.encode: an object's keys are strings, this one is a {}",
-                other.type_name()
-            )));
-        }
-    }
-    out.push(b':');
-    write(lua, value, out, at)
-}
-
 fn write_number(number: f64, out: &mut Vec<u8>) -> mlua::Result<()> {
-    /// Up to here all whole numbers are exact.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+    /// Below it whole numbers are written in digits alone, as in JavaScript.
+    const DIGITS_BELOW: f64 = 1e21;
     if !number.is_finite() {
         return Err(fault("json.encode: NaN and infinity have no form in JSON"));
     }
-    let result = if number.fract() == 0.0 && number.abs() < EXACT {
+    let result = if number.fract() == 0.0 && number.abs() <= WHOLE_MAX {
         serde_json::to_writer(out, &(number as i64))
+    } else if number.fract() == 0.0 && number.abs() < DIGITS_BELOW {
+        serde_json::to_writer(out, &(number as i128))
     } else {
         serde_json::to_writer(out, &number)
     };
@@ -187,9 +161,64 @@ fn write_text(text: &LuaString, out: &mut Vec<u8>) -> mlua::Result<()> {
 /// # Errors
 /// It is none, with line and column; or deeper than 128.
 pub(crate) fn decode(lua: &Lua, text: &[u8]) -> mlua::Result<Value> {
-    let value: serde_json::Value =
-        serde_json::from_slice(text).map_err(|error| fault(format!("json.decode: {error}")))?;
+    let mut value = parse(text)?;
+    if has_huge_number(&value) {
+        value = parse(&quote_long_numbers(text))?;
+    }
     to_lua(lua, &value)
+}
+
+fn parse(text: &[u8]) -> mlua::Result<serde_json::Value> {
+    serde_json::from_slice(text).map_err(|error| fault(format!("json.decode: {error}")))
+}
+
+/// Whether a number may have been a whole one beyond 64 bits: the parser keeps no more than the nearest float of it.
+fn has_huge_number(value: &serde_json::Value) -> bool {
+    /// 2^63: the least magnitude of a whole number that fits no integer.
+    const INTEGERS_BELOW: f64 = 9_223_372_036_854_775_808.0;
+    match value {
+        serde_json::Value::Number(number) => {
+            number.is_f64()
+                && number
+                    .as_f64()
+                    .is_some_and(|float| float.abs() >= INTEGERS_BELOW)
+        }
+        serde_json::Value::Array(values) => values.iter().any(has_huge_number),
+        serde_json::Value::Object(pairs) => pairs.values().any(has_huge_number),
+        _ => false,
+    }
+}
+
+/// A valid text with whole numbers of 19 digits or more as strings.
+fn quote_long_numbers(text: &[u8]) -> Vec<u8> {
+    const DIGITS_MIN: usize = 19;
+    let mut quoted = Vec::with_capacity(text.len() + 64);
+    let (mut rest, mut is_text) = (text, false);
+    while let Some(&byte) = rest.first() {
+        let length = match byte {
+            b'\\' if is_text => 2,
+            b'-' | b'0'..=b'9' if !is_text => {
+                let is_part =
+                    |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+                rest.iter()
+                    .position(|byte| !is_part(byte))
+                    .unwrap_or(rest.len())
+            }
+            _ => 1,
+        };
+        let (token, behind) = rest.split_at(length.min(rest.len()));
+        is_text ^= token == b"\"";
+        let digits = token.strip_prefix(b"-").unwrap_or(token);
+        if digits.len() >= DIGITS_MIN && digits.iter().all(u8::is_ascii_digit) {
+            quoted.push(b'"');
+            quoted.extend_from_slice(token);
+            quoted.push(b'"');
+        } else {
+            quoted.extend_from_slice(token);
+        }
+        rest = behind;
+    }
+    quoted
 }
 
 /// A parsed text as a value.
@@ -197,7 +226,7 @@ pub(crate) fn to_lua(lua: &Lua, value: &serde_json::Value) -> mlua::Result<Value
     Ok(match value {
         serde_json::Value::Null => lua.null(),
         serde_json::Value::Bool(value) => Value::Boolean(*value),
-        serde_json::Value::Number(number) => Value::Number(number.as_f64().unwrap_or(f64::NAN)),
+        serde_json::Value::Number(number) => number_to_lua(lua, number)?,
         serde_json::Value::String(text) => Value::String(lua.create_string(text)?),
         serde_json::Value::Array(values) => {
             let table = lua.create_table_with_capacity(values.len(), 0)?;
@@ -215,4 +244,19 @@ pub(crate) fn to_lua(lua: &Lua, value: &serde_json::Value) -> mlua::Result<Value
             Value::Table(table)
         }
     })
+}
+
+/// Whole numbers beyond ±2^53 become their digits, as in tables and from databases: Lua's numbers can't hold them all.
+fn number_to_lua(lua: &Lua, number: &serde_json::Number) -> mlua::Result<Value> {
+    let float = number.as_f64().unwrap_or(f64::NAN);
+    if number.is_f64() {
+        return Ok(Value::Number(float));
+    }
+    let is_exact = number
+        .as_i64()
+        .is_some_and(|whole| whole.unsigned_abs() <= WHOLE_MAX as u64);
+    if is_exact {
+        return Ok(Value::Number(float));
+    }
+    lua.create_string(number.to_string()).map(Value::String)
 }

@@ -10,9 +10,6 @@ use mlua::{Lua, Table, Value};
 
 use crate::desk::Desk;
 
-/// Marks a VM of a test, for who has no desk at hand.
-pub(crate) struct Seeded;
-
 const SOURCE: &str = include_str!("../../lua/seeded.lua");
 
 /// Replaces what depends on chance or on the system's clock. After the prelude, which keeps the originals.
@@ -20,7 +17,6 @@ pub(crate) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     if !desk.world.is_seeded() {
         return Ok(());
     }
-    lua.set_app_data(Seeded);
     let tools = lua.create_table()?;
     let own = Rc::clone(desk);
     let word = lua.create_function(move |_, ()| Ok(word(&own) as f64))?;
