@@ -8,7 +8,7 @@ use crate::channel::{Channel, Home};
 use crate::page::{Page, Query};
 use crate::publish::Origin;
 use crate::stream::{RECOVERED_MAX, Recovered};
-use crate::streams::{Eviction, Gone};
+use crate::streams::Gone;
 use crate::{Hub, Namespaces, Now, Position, SubscribeOptions};
 
 /// So many streams give up something for one publication at most: what it takes in is about as much.
@@ -21,6 +21,10 @@ const LOOK_MAX: usize = 8192;
 
 /// Of what history may take, this part may be lent to answers after streams have dropped it.
 const LENT_PART: usize = 4;
+
+/// Streams without publications may take this part of what history may take, beside it: subscriptions make them, and
+/// must not take the place of publications.
+const SILENT_PART: usize = 4;
 
 /// So many streams are looked at for one that nobody needs before any gives up its publications.
 const SEARCHED: usize = 32;
@@ -104,7 +108,7 @@ impl Hub {
         self.streams.look(
             count,
             self.age_ms(),
-            self.streams.bytes() > self.history_bytes_max,
+            self.has_too_many_silent(),
             |channel| namespaces.of(&channels[channel].name).history,
             |channel| is_used(&channels[channel]),
             |one| gone.push(one),
@@ -155,26 +159,24 @@ impl Hub {
         }
     }
 
-    /// Lets go of what is idle longest while there is too much. Entries may go with it: to be called while no index of
-    /// one is held.
+    /// Lets go of the publications of channels that are idle longest while there are too many, and of silent streams that
+    /// nobody is subscribed to while those are too many. Entries may go with these: to be called while no index of one is
+    /// held.
     pub(crate) fn keep_to_budget(&mut self) {
-        let bytes_max = self.history_bytes_max;
-        if self.streams.bytes() <= bytes_max {
-            return;
+        if self.has_too_many_silent() {
+            self.search(SEARCHED);
         }
-        self.search(SEARCHED);
+        let bytes_max = self.history_bytes_max;
         for _ in 0..EVICTIONS_MAX {
-            if self.streams.bytes() <= bytes_max {
+            if self.streams.held() <= bytes_max || !self.streams.evict(bytes_max) {
                 return;
             }
-            let channels = &self.channels;
-            let is_used = |channel| is_used(&channels[channel]);
-            match self.streams.evict(bytes_max, is_used) {
-                Eviction::Nothing => return,
-                Eviction::Publications => {}
-                Eviction::Stream(gone) => self.forget_stream(gone),
-            }
         }
+    }
+
+    /// Whether streams without publications take more than their part.
+    fn has_too_many_silent(&self) -> bool {
+        self.streams.silent() > self.history_bytes_max / SILENT_PART
     }
 
     /// The channel remembers no more; its entry stays.

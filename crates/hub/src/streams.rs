@@ -48,6 +48,8 @@ pub(crate) struct Streams {
     oldest: u32,
     newest: u32,
     bytes: usize,
+    /// The part of streams with publications.
+    held: usize,
     /// What answers still refer to of what streams have dropped.
     lent: Lent,
     epochs: Epochs,
@@ -78,6 +80,7 @@ impl Streams {
             oldest: NO_STREAM,
             newest: NO_STREAM,
             bytes: 0,
+            held: 0,
             lent: Lent::default(),
             epochs,
             turns: Vec::new(),
@@ -93,6 +96,16 @@ impl Streams {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of streams with publications, those included.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Bytes of streams without publications.
+    pub(crate) fn silent(&self) -> usize {
+        self.bytes - self.held
     }
 
     pub(crate) fn lent(&self) -> &Lent {
@@ -128,6 +141,7 @@ impl Streams {
         self.place_mut(index).is_known = true;
         self.bytes += bytes;
         if has_records {
+            self.held += bytes + usize::from(self.place(index).base_bytes);
             self.link(index);
         }
         self.trim(index, history, now_ms);
@@ -187,7 +201,9 @@ impl Streams {
         let had_records = stream.stream.has_records();
         let (position, more) = stream.stream.append(kept, &self.lent, at_ms);
         self.bytes += more;
+        self.held += more;
         if !had_records {
+            self.held += usize::from(stream.base_bytes);
             self.link(index);
         } else if self.newest != index {
             self.unlink(index);
@@ -203,12 +219,15 @@ impl Streams {
 
     /// Has a stream give something up.
     fn shrink(&mut self, index: u32, give: impl FnOnce(&mut Stream) -> usize) {
-        let stream = self.get_mut(index);
-        let had_records = stream.has_records();
-        let less = give(stream);
-        let has_records = stream.has_records();
+        let place = self.place_mut(index);
+        let had_records = place.stream.has_records();
+        let less = give(&mut place.stream);
+        let has_records = place.stream.has_records();
+        let base_bytes = usize::from(place.base_bytes);
         self.bytes -= less;
+        self.held -= less;
         if had_records && !has_records {
+            self.held -= base_bytes;
             self.unlink(index);
         }
         if less > 0 {
@@ -278,22 +297,18 @@ impl Streams {
         self.shrink(index, Stream::clear);
     }
 
-    /// The stream that was published to longest ago gives up its oldest publications, as many as it takes to come down
-    /// to so many bytes; where nobody is subscribed, it goes whole if that is not enough. One at a time: what it gives
-    /// may be too little.
-    pub(crate) fn evict(&mut self, bytes_max: usize, is_used: impl Fn(u32) -> bool) -> Eviction {
+    /// The stream that was published to longest ago gives up its oldest publications, as many as it takes for those with
+    /// publications to come down to so many bytes. False if there is none. One at a time: what it gives may be too little.
+    pub(crate) fn evict(&mut self, bytes_max: usize) -> bool {
         let index = self.oldest;
         if index == NO_STREAM {
-            return Eviction::Nothing;
+            return false;
         }
-        while self.bytes > bytes_max && self.get(index).has_records() {
+        while self.held > bytes_max && self.get(index).has_records() {
             self.shrink(index, Stream::drop_oldest);
             self.evicted += 1;
         }
-        if self.bytes > bytes_max && !is_used(self.place(index).channel) {
-            return Eviction::Stream(self.close(index));
-        }
-        Eviction::Publications
+        true
     }
 
     /// Looks at up to so many streams, round and round: lets go of publications whose time is over, and of streams that
@@ -414,17 +429,6 @@ fn place_of(places: &mut [Option<Place>], index: u32) -> &mut Place {
         .expect("channels hold the index only while the stream is there")
 }
 
-/// What was given up for the budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Eviction {
-    /// There is nothing.
-    Nothing,
-    /// Some publications.
-    Publications,
-    /// A stream.
-    Stream(Gone),
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -464,7 +468,7 @@ mod tests {
         // 0 is the latest now, and the oldest is 1.
         publish(&mut streams, 0, 0);
         let full = streams.bytes();
-        assert_eq!(streams.evict(full - 1, |_| true), Eviction::Publications);
+        assert!(streams.evict(full - 1));
         let left = |streams: &Streams| {
             let count = |index| {
                 let query = crate::Query {
@@ -477,25 +481,15 @@ mod tests {
             [0, 1, 2].map(count)
         };
         assert_eq!(left(&streams), [3, 1, 2]);
-        assert_eq!(
-            streams.evict(full - 2_500, |_| true),
-            Eviction::Publications
-        );
+        assert!(streams.evict(full - 3_000));
         assert_eq!(left(&streams), [3, 0, 2]);
-        // One that is used keeps its position, and the next one gives.
-        assert_eq!(
-            streams.evict(full - 2_500, |_| true),
-            Eviction::Publications
-        );
+        // It keeps its position, and the next one gives.
+        assert!(streams.evict(full - 3_000));
         assert_eq!(left(&streams), [3, 0, 1]);
         assert_eq!(streams.get(1).position().offset, 2);
-        let gone = Eviction::Stream(Gone {
-            channel: 2,
-            is_known: false,
-        });
-        assert_eq!(streams.evict(0, |_| false), gone);
-        assert_eq!(streams.len(), 2);
-        assert_eq!(streams.evicted(), 4);
+        assert!(streams.evict(0));
+        assert_eq!((streams.len(), streams.evicted()), (3, 4));
+        streams.close(2);
         assert_eq!(streams.open(7, 8, 0), 2, "places are reused");
     }
 
@@ -506,12 +500,12 @@ mod tests {
         publish(&mut streams, 2, 0);
         let each = streams.bytes() - full;
         // Equal to the budget is within it.
-        assert_eq!(streams.evict(full, |_| false), Eviction::Publications);
+        assert!(streams.evict(full));
         assert_eq!((streams.bytes(), streams.evicted()), (full, 1));
-        assert_eq!(streams.evict(full, |_| false), Eviction::Publications);
+        assert!(streams.evict(full));
         assert_eq!((streams.bytes(), streams.evicted()), (full, 1));
         let less = full - each;
-        assert_eq!(streams.evict(less, |_| false), Eviction::Publications);
+        assert!(streams.evict(less));
         assert_eq!((streams.bytes(), streams.len()), (less, 3));
     }
 
@@ -549,10 +543,11 @@ mod tests {
         for _ in 0..5 {
             publish(&mut streams, index, 0);
         }
-        assert_eq!(streams.evict(3_000, |_| true), Eviction::Publications);
-        assert!(streams.bytes() <= 3_000);
-        assert_eq!(streams.evict(0, |_| true), Eviction::Publications);
-        assert_eq!(streams.evict(0, |_| true), Eviction::Nothing);
+        assert!(streams.evict(3_000));
+        assert!(streams.held() <= 3_000);
+        assert!(streams.evict(0));
+        assert!(!streams.evict(0));
+        assert_eq!((streams.held(), streams.silent()), (0, streams.bytes()));
         assert_eq!(streams.get(index).position().offset, 5);
     }
 

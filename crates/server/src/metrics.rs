@@ -377,7 +377,7 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_history_bytes",
-        "Bytes of what they remember; limits.history_bytes bounds those of all workers",
+        "Bytes of what they remember, positions without publications included; limits.history_bytes bounds the rest of all workers",
         |s| &s.history_bytes,
     ),
     (

@@ -164,7 +164,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         "\"256MiB\"",
-        "What the channels of all namespaces may remember together, counted with what keeping it takes; each worker has its part. Beyond it channels to which nobody has published and nobody is subscribed go first, then those that nobody has published to for longest forget what they have, which is counted in `veche_history_evicted_total`; their clients are told when they come back.",
+        "What the channels of all namespaces may remember together, counted with what keeping it takes; each worker has its part. Beyond it the channels that nobody has published to for longest forget what they have, which is counted in `veche_history_evicted_total`; their clients are told when they come back. The positions of channels without publications take nothing of it: they may take a quarter of it beside, and beyond that those of channels without subscribers are forgotten. Positions of channels in use are bounded by the number of subscriptions alone.",
     ),
     row(
         "history_answer_max",
