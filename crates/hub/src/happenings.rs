@@ -1,6 +1,6 @@
 //! What happens to channels that a back end may want to know: kept by the home until the worker takes it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
@@ -11,8 +11,12 @@ use crate::{ClientInfo, Event, Hub, Recovery};
 /// So many wait to be taken; what comes beyond that is counted as lost.
 const HAPPENINGS_MAX: usize = 65_536;
 
-/// So many channels may be empty and not yet told to be; beyond that it is told at once.
+/// So many channels may be empty and not yet told to be; beyond that it is told at once. The same holds for channels whose
+/// latest publication is wanted.
 const EMPTY_MAX: usize = 100_000;
+
+/// A channel is reported as [`What::Empty`] at most once in this time, however often clients subscribe.
+const EMPTY_MS: u64 = 1_000;
 
 /// What of a channel is told to the back end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +64,40 @@ pub(crate) struct Happenings {
     emptying: BTreeMap<Due, (Arc<str>, u64)>,
     by_name: HashMap<Arc<str>, Due, RandomState>,
     serial: u64,
+    wanted: Wanted,
     lost: u64,
+}
+
+/// Channels that were reported as [`What::Empty`] within the last [`EMPTY_MS`].
+#[derive(Debug, Default)]
+struct Wanted {
+    /// By the end of that time, which is as long for each of them.
+    ends: VecDeque<(u64, Arc<str>)>,
+    /// Whether a further subscriber has found the channel empty since.
+    again: HashMap<Arc<str>, bool, RandomState>,
+}
+
+impl Wanted {
+    /// Notes that a subscriber found the channel empty. Returns whether to report it now.
+    fn note(&mut self, channel: &Arc<str>, now_ms: u64) -> bool {
+        if let Some(again) = self.again.get_mut(channel) {
+            *again = true;
+            return false;
+        }
+        if self.again.len() < EMPTY_MAX {
+            self.ends
+                .push_back((now_ms + EMPTY_MS, Arc::clone(channel)));
+            self.again.insert(Arc::clone(channel), false);
+        }
+        true
+    }
+
+    /// Takes the next channel whose time is over, and whether it was found empty again.
+    fn pop(&mut self, now_ms: u64) -> Option<(Arc<str>, bool)> {
+        let (_, channel) = self.ends.pop_front_if(|(end_ms, _)| *end_ms <= now_ms)?;
+        let again = self.again.remove(&channel).unwrap_or_default();
+        Some((channel, again))
+    }
 }
 
 impl Happenings {
@@ -82,7 +119,7 @@ impl Happenings {
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.emptying.is_empty()
+        !(self.emptying.is_empty() && self.wanted.ends.is_empty())
     }
 }
 
@@ -164,14 +201,38 @@ impl Hub {
         self.happenings.push(channel, self.now.wall_ms, what);
     }
 
-    /// Home: somebody joins a channel that keeps its latest publication, and has none.
+    /// Home: a subscriber joins a channel that keeps its latest publication, and has none. Reported at once, and again
+    /// after [`EMPTY_MS`] if others have found it empty meanwhile and it still is.
     pub(crate) fn happened_empty(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
         let keeps_latest = |history: crate::History| history.recovery == Recovery::Latest;
-        if namespace.told >= Told::Occupancy && namespace.history.is_some_and(keeps_latest) {
-            self.happenings.push(name, self.now.wall_ms, What::Empty);
+        if namespace.told < Told::Occupancy || !namespace.history.is_some_and(keeps_latest) {
+            return;
         }
+        let happenings = &mut self.happenings;
+        if happenings.wanted.note(name, self.now.mono_ms) {
+            happenings.push(name, self.now.wall_ms, What::Empty);
+        }
+    }
+
+    /// Home: reports channels that subscribers have found empty again, and that still are.
+    pub(crate) fn end_wanted(&mut self) {
+        let now_ms = self.now.mono_ms;
+        while let Some((name, again)) = self.happenings.wanted.pop(now_ms) {
+            if again && let Some(index) = self.empty_and_used(&name) {
+                self.happened_empty(index);
+            }
+        }
+    }
+
+    /// The channel of that name, if it has subscribers and no publication.
+    fn empty_and_used(&self, name: &str) -> Option<u32> {
+        let index = self.channels.find(self.channels.hash(name), name)?;
+        let channel = &self.channels[index];
+        let has_records =
+            { channel.home.stream() }.is_some_and(|stream| self.streams.get(stream).has_records());
+        (!has_records && channel.subscribers_all() > 0).then_some(index)
     }
 }
 

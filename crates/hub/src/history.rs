@@ -96,6 +96,7 @@ impl Hub {
         self.recent.forget(self.now.mono_ms);
         self.end_absences();
         self.end_emptying();
+        self.end_wanted();
         let count = self.streams.len() / LOOKS;
         self.search(count.clamp(LOOK_MIN, LOOK_MAX));
         self.keep_to_budget();

@@ -13,6 +13,7 @@ use crate::node::{Node, START_MS, member};
 /// As in `happenings.rs`.
 const HAPPENINGS_MAX: usize = 65_536;
 const EMPTY_MAX: u32 = 100_000;
+const EMPTY_MS: u64 = 1_000;
 
 const DELAY_MS: u64 = 5_000;
 
@@ -96,6 +97,58 @@ fn a_channel_with_its_latest_publication_is_not_empty() {
     node.put("a", "open:1");
     node.subscribe(0, "open:1");
     assert_eq!(taken(&mut node).0, ["open:1 Occupied at 0"]);
+}
+
+#[test]
+fn an_empty_channel_is_reported_once_a_second_however_often_clients_subscribe() {
+    let mut node = node();
+    let empty = |node: &mut Node| {
+        let told = taken(node).0.into_iter();
+        told.filter(|one| one.contains("Empty")).collect::<Vec<_>>()
+    };
+    for _ in 0..20 {
+        node.subscribe(0, "open:1");
+        node.unsubscribe(0, "open:1");
+    }
+    node.subscribe(1, "open:2");
+    let expected = ["open:1 Empty at 0", "open:2 Empty at 0"];
+    assert_eq!(empty(&mut node), expected);
+    assert!(node.hub.has_looks_due());
+    // Found empty again meanwhile: reported again if the channel is in use and nothing was published.
+    for (session, channel) in [(0, "open:1"), (2, "open:2")] {
+        node.subscribe(session, channel);
+    }
+    node.put("a", "open:2");
+    node.at(START_MS + EMPTY_MS - 1);
+    node.hub.look_after();
+    assert_eq!(empty(&mut node), [""; 0]);
+    node.at(START_MS + EMPTY_MS);
+    node.hub.look_after();
+    assert_eq!(empty(&mut node), ["open:1 Empty at 1000"]);
+    node.unsubscribe(0, "open:1");
+    node.subscribe(0, "open:1");
+    node.unsubscribe(0, "open:1");
+    node.at(START_MS + 2 * EMPTY_MS);
+    node.hub.look_after();
+    assert_eq!(empty(&mut node), [""; 0], "nobody waits for it");
+    node.subscribe(0, "open:1");
+    assert_eq!(empty(&mut node), ["open:1 Empty at 2000"]);
+}
+
+#[test]
+fn empty_channels_beyond_the_limit_are_reported_each_time() {
+    let mut node = node();
+    for number in 0..EMPTY_MAX {
+        node.subscribe(0, &format!("open:{number}"));
+        node.hub.take_happenings(&mut Vec::new());
+    }
+    for _ in 0..2 {
+        node.subscribe(0, "open:next");
+        node.unsubscribe(0, "open:next");
+    }
+    let told = taken(&mut node).0;
+    let count = |what: &str| told.iter().filter(|one| one.contains(what)).count();
+    assert_eq!((count("Empty"), count("Occupied")), (2, 2));
 }
 
 #[test]
