@@ -114,9 +114,11 @@ impl<A: AppHost, T> Worker<A, T> {
         outgoing
     }
 
-    /// Takes back a message for which its lane has no room: it comes first next turn.
+    /// Takes back a message for which its lane has no room. It comes first next turn, and the lanes are gone through from
+    /// the beginning then, so that nothing stays behind.
     pub fn put_back(&mut self, outgoing: Outgoing<A::Message>) {
         self.outgoing.push_front(outgoing);
+        (self.next_lane, self.next_relay) = (0, 0);
         self.is_busy = true;
     }
 

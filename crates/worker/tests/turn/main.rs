@@ -1,6 +1,7 @@
 //! A worker alone: what it wants of transports, of other workers and of time.
 
 mod app;
+mod full;
 mod lanes;
 mod order;
 mod recorder;
@@ -24,12 +25,17 @@ const WRITE_TIMEOUT_MS: u64 = 30_000;
 
 /// The first of three workers, with `Numbers` as its applications.
 fn worker() -> Worker<Numbers, &'static str> {
+    worker_at(0)
+}
+
+/// One of three workers.
+fn worker_at(index: u16) -> Worker<Numbers, &'static str> {
     let mut options = Options {
         workers: 3,
         ..Options::default()
     };
     options.limits.write_timeout_ms = WRITE_TIMEOUT_MS;
-    let mut shared = options.shared(WorkerId(0));
+    let mut shared = options.shared(WorkerId(index));
     shared.apps = Some(Box::new(Numbers {
         outgoing: vec![Default::default(); 3],
         ..Numbers::default()
@@ -165,17 +171,6 @@ fn applications_use_a_part_of_the_credits_and_keep_their_order() {
     worker.handle_credits(2, APP_CREDITS - 1);
     turn(&mut worker);
     assert_eq!(posted(&mut worker), [(1, 3), (1, 4), (2, 10)]);
-}
-
-#[test]
-fn a_message_without_room_comes_first_next_turn() {
-    let mut worker = worker();
-    worker.with_apps(|apps, _| apps.outgoing[1].extend(0..3));
-    worker.finish_turn();
-    let first = worker.poll_message().expect("a message");
-    worker.put_back(first);
-    assert_eq!(end_turn(&mut worker), TurnState::Busy);
-    assert_eq!(posted(&mut worker), [(1, 0), (1, 1), (1, 2)]);
 }
 
 #[test]
