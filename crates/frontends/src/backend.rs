@@ -59,6 +59,8 @@ pub enum Progress {
 pub struct Backend {
     publisher: Publisher,
     exchanges: VecDeque<Exchange>,
+    /// So many of them, from the front on, are known to be complete, which they stay.
+    complete: usize,
     /// Number of the exchange at the front.
     first: u32,
     unfinished: Option<Job>,
@@ -453,13 +455,17 @@ impl Backend {
         };
         exchange.write(out, key);
         self.exchanges.pop_front();
+        self.complete = self.complete.saturating_sub(1);
         self.first = self.first.wrapping_add(1) & EXCHANGE_MASK;
         true
     }
 
-    /// Returns whether all that was asked is answered, though answers may be left to take.
-    pub(crate) fn is_answered(&self) -> bool {
-        self.exchanges.iter().all(|exchange| exchange.open == 0)
+    /// Returns whether all that was asked is answered, though answers may be left to take. Looks at each exchange once,
+    /// however often it is asked.
+    pub(crate) fn is_answered(&mut self) -> bool {
+        let rest = self.exchanges.range(self.complete..);
+        self.complete += rest.take_while(|exchange| exchange.open == 0).count();
+        self.complete == self.exchanges.len()
     }
 
     /// Takes all answers, once they are complete.
@@ -468,6 +474,7 @@ impl Backend {
             return None;
         }
         self.first = self.next_number();
+        self.complete = 0;
         Some(std::mem::take(&mut self.exchanges))
     }
 
@@ -615,4 +622,35 @@ fn personal<'n>(user: &str, name: &'n mut String) -> Result<ChannelName<'n>, Bad
 fn named(channel: &str) -> Result<ChannelName<'_>, BadCommand> {
     ChannelName::new(channel)
         .map_err(|error| BadCommand::new(format!("bad channel {channel:?}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exchanges_are_complete_in_any_order_and_stay_so() {
+        let mut backend = Backend::default();
+        let asked = |open| (open, Content::Asked(None));
+        for (open, content) in [asked(0), asked(1), asked(0), asked(1)] {
+            backend.owe(None, open, content);
+        }
+        assert!(!backend.is_answered());
+        backend.answered(ticket(3, 0), Answer::Settled);
+        assert!(!backend.is_answered());
+        assert!(backend.write_answer(&mut Vec::new(), "result"));
+        assert!(!backend.write_answer(&mut Vec::new(), "result"), "it waits");
+        assert!(!backend.is_answered());
+        backend.answered(ticket(1, 0), Answer::Settled);
+        assert!(backend.is_answered());
+        backend.owe(None, 1, Content::Instructed);
+        assert!(!backend.is_answered() && backend.take_answers().is_none());
+        backend.answered(ticket(4, 0), Answer::Settled);
+        assert_eq!(backend.take_answers().map(|taken| taken.len()), Some(4));
+        assert!(backend.is_answered(), "nothing is asked");
+        backend.owe(None, 1, Content::Instructed);
+        assert!(!backend.is_answered());
+        backend.answered(ticket(5, 0), Answer::Settled);
+        assert!(backend.is_answered());
+    }
 }
