@@ -185,15 +185,16 @@ impl Backend {
                     ..
                 }
         );
-        if is_end && instruction.client.is_none() {
-            // Also of those who wait for an answer that names him.
-            shared.process.end_user(&user.0, &instruction.except);
+        // Both also bind connections that still wait for a decision, or for an answer that names the user. A connect hook
+        // is told the id of such a connection.
+        let client = instruction.client.as_deref();
+        match client {
+            _ if !is_end => {}
+            Some(client) => shared.process.end_client(&user.0, client),
+            None => shared.process.end_user(&user.0, &instruction.except),
         }
-        if let Deed::Unsubscribe { channel } = &instruction.deed
-            && instruction.client.is_none()
-        {
-            // Also for sessions of the user that are still connecting.
-            shared.process.end_subscription(&user.0, channel);
+        if let Deed::Unsubscribe { channel } = &instruction.deed {
+            shared.process.end_subscription(&user.0, channel, client);
         }
         let from = Some((session, ticket(self.next_number(), 0)));
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);

@@ -103,20 +103,24 @@ pub trait Process {
     fn end_user(&self, user: &str, except: &[Box<str>]) {
         let _ = (user, except);
     }
-    /// Whether that was so since there were so many [`endings`](Self::endings): what was found out of the user before
+    /// The only connection of a user that has this id is ended now.
+    fn end_client(&self, user: &str, client: &str) {
+        let _ = (user, client);
+    }
+    /// Whether either was so since there were so many [`endings`](Self::endings): what was found out of the user before
     /// does not let him in. `client` is the id of the connection, empty where it has none yet.
     fn is_ended_since(&self, user: &str, endings: u64, client: &str) -> bool {
         let _ = (user, endings, client);
         false
     }
-    /// A user is unsubscribed from a channel now, by the word of a back end; counts as one of the
-    /// [`endings`](Self::endings).
-    fn end_subscription(&self, user: &str, channel: &str) {
-        let _ = (user, channel);
+    /// A user is unsubscribed from a channel now, by the word of a back end, with all connections or with the one of this
+    /// id; counts as one of the [`endings`](Self::endings).
+    fn end_subscription(&self, user: &str, channel: &str, client: Option<&str>) {
+        let _ = (user, channel, client);
     }
-    /// Whether that was so since there were so many: what was decided before does not subscribe him.
-    fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64) -> bool {
-        let _ = (user, channel, endings);
+    /// Whether that was so since there were so many: what was decided before does not subscribe the connection of this id.
+    fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64, client: &str) -> bool {
+        let _ = (user, channel, endings, client);
         false
     }
     /// Something of ours went wrong that the operator should see in the log.
@@ -352,9 +356,10 @@ impl Shared {
         user: &str,
         channel: &str,
         asked: Option<u64>,
+        client: &str,
     ) -> bool {
         let process = &self.process;
-        asked.is_some_and(|asked| process.is_unsubscribed_since(user, channel, asked))
+        asked.is_some_and(|asked| process.is_unsubscribed_since(user, channel, asked, client))
     }
 
     /// Counts a session that is about to open among those of its user; `false` if there are too many.

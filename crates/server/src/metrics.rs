@@ -195,6 +195,10 @@ impl Process for Report {
         self.common.identities.ended().add(user, except);
     }
 
+    fn end_client(&self, user: &str, client: &str) {
+        self.common.identities.ended().add_client(user, client);
+    }
+
     fn is_ended_since(&self, user: &str, endings: u64, client: &str) -> bool {
         self.common
             .identities
@@ -202,14 +206,14 @@ impl Process for Report {
             .has_since(user, endings, client)
     }
 
-    fn end_subscription(&self, user: &str, channel: &str) {
+    fn end_subscription(&self, user: &str, channel: &str, client: Option<&str>) {
         let ended = self.common.identities.ended();
-        ended.add_subscription(user, channel);
+        ended.add_subscription(user, channel, client);
     }
 
-    fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64) -> bool {
+    fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64, client: &str) -> bool {
         let ended = self.common.identities.ended();
-        ended.has_subscription_since(user, channel, endings)
+        ended.has_subscription_since(user, channel, endings, client)
     }
 
     fn trouble(&self, what: &str) {

@@ -267,8 +267,9 @@ impl Centrifuge {
 
     /// Whether the user was unsubscribed from a channel since then.
     fn is_unsubscribed(&self, channel: &str, cx: &Context<'_>) -> bool {
-        let user = &*self.info.user;
-        !user.is_empty() && cx.shared.is_unsubscribed_since(user, channel, self.asked)
+        let ClientInfo { user, client, .. } = &*self.info;
+        let shared = &cx.shared;
+        !user.is_empty() && shared.is_unsubscribed_since(user, channel, self.asked, client)
     }
 
     /// Its user may have been disconnected since the question for the user was asked: that call did not find

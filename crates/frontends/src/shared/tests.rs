@@ -136,8 +136,11 @@ fn a_process_without_opinions_lets_all_in_and_keeps_no_list() {
     let block = Block::UserNoMore { user: "ann".into() };
     assert_eq!(Bare.block(&block, 0), Err(NotBlocked::TooMany));
     Bare.end_user("ann", &[]);
+    Bare.end_client("ann", "c");
+    Bare.end_subscription("ann", "news", None);
     assert_eq!(Bare.endings(), 0);
     assert!(!Bare.is_ended_since("ann", 0, ""));
+    assert!(!Bare.is_unsubscribed_since("ann", "news", 0, "c"));
     assert_eq!(
         (Bare.node(), Bare.look(Look::Figures)),
         (String::new(), "{}".to_owned())

@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 /// Users that are kept in mind. Of those before, everybody counts as ended when the oldest of these was.
 const USERS_MAX: usize = 16_384;
 
-/// The same of subscriptions.
+/// The same of subscriptions, and of connections.
 const SUBSCRIPTIONS_MAX: usize = 65_536;
+const CLIENTS_MAX: usize = 16_384;
 
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
-    /// How often that was so, of either kind.
+    /// How often that was so, of any kind.
     count: AtomicU64,
     tables: Mutex<Tables>,
 }
@@ -23,7 +24,9 @@ pub(crate) struct Ended {
 #[derive(Debug, Default)]
 struct Tables {
     users: Table,
-    /// By channel and user, with a character between them that neither has.
+    /// Of single connections, by id and user.
+    clients: Table,
+    /// By channel and user, and by id where that is of one connection.
     subscriptions: Table,
 }
 
@@ -46,7 +49,7 @@ struct Endings {
 }
 
 impl Ended {
-    /// How often users and subscriptions were ended so far.
+    /// How often users, connections and subscriptions were ended so far.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
@@ -60,9 +63,21 @@ impl Ended {
         self.count.store(number, Ordering::Release);
     }
 
-    /// A user's connections are unsubscribed from a channel now.
-    pub(crate) fn add_subscription(&self, user: &str, channel: &str) {
-        let name = subscription(user, channel);
+    /// The connection of this id, which is the user's, is ended now.
+    pub(crate) fn add_client(&self, user: &str, client: &str) {
+        let name = joined(&[client, user]);
+        let mut tables = self.tables.lock();
+        let number = self.count() + 1;
+        tables.clients.add(&name, &[], number, CLIENTS_MAX);
+        self.count.store(number, Ordering::Release);
+    }
+
+    /// A user's connections are unsubscribed from a channel now, or only the one of this id.
+    pub(crate) fn add_subscription(&self, user: &str, channel: &str, client: Option<&str>) {
+        let name = match client {
+            Some(client) => joined(&[channel, user, client]),
+            None => joined(&[channel, user]),
+        };
         let mut tables = self.tables.lock();
         let number = self.count() + 1;
         let subscriptions = &mut tables.subscriptions;
@@ -73,22 +88,38 @@ impl Ended {
     /// Whether a user was ended since the count was `count`, for the connection of this id. Also where that is too long ago
     /// to be known.
     pub(crate) fn has_since(&self, user: &str, count: u64, client: &str) -> bool {
-        self.count() > count && self.tables.lock().users.has_since(user, count, client)
-    }
-
-    /// The same of a user's subscriptions to a channel.
-    pub(crate) fn has_subscription_since(&self, user: &str, channel: &str, count: u64) -> bool {
         if self.count() <= count {
             return false;
         }
-        let name = subscription(user, channel);
         let tables = self.tables.lock();
-        tables.subscriptions.has_since(&name, count, "")
+        let is_named = !client.is_empty();
+        tables.users.has_since(user, count, client)
+            || is_named
+                && tables
+                    .clients
+                    .has_since(&joined(&[client, user]), count, "")
+    }
+
+    /// The same of a user's subscription to a channel.
+    pub(crate) fn has_subscription_since(
+        &self,
+        user: &str,
+        channel: &str,
+        count: u64,
+        client: &str,
+    ) -> bool {
+        if self.count() <= count {
+            return false;
+        }
+        let tables = self.tables.lock();
+        let has = |name: &[&str]| tables.subscriptions.has_since(&joined(name), count, "");
+        has(&[channel, user]) || !client.is_empty() && has(&[channel, user, client])
     }
 }
 
-fn subscription(user: &str, channel: &str) -> String {
-    [channel, "\0", user].concat()
+/// With a character between them that none has.
+fn joined(names: &[&str]) -> String {
+    names.join("\0")
 }
 
 impl Table {
@@ -173,18 +204,18 @@ mod tests {
     fn subscriptions_are_ended_by_themselves_and_count_in_the_same_order() {
         let ended = Ended::default();
         let before = ended.count();
-        ended.add_subscription("ann", "room:1");
-        assert!(ended.has_subscription_since("ann", "room:1", before));
+        ended.add_subscription("ann", "room:1", None);
+        assert!(ended.has_subscription_since("ann", "room:1", before, "c"));
         for (user, channel) in [("bob", "room:1"), ("ann", "room:2"), ("1", "room:")] {
-            assert!(!ended.has_subscription_since(user, channel, before));
+            assert!(!ended.has_subscription_since(user, channel, before, "c"));
         }
         assert!(!ended.has_since("ann", before, "c"), "she may stay");
         let between = ended.count();
         ended.add("ann", &[]);
-        assert!(!ended.has_subscription_since("ann", "room:1", between));
+        assert!(!ended.has_subscription_since("ann", "room:1", between, "c"));
         assert!(ended.count() > between && between > before);
         for number in 0..SUBSCRIPTIONS_MAX {
-            ended.add_subscription(&number.to_string(), "room:1");
+            ended.add_subscription(&number.to_string(), "room:1", None);
         }
         let subscriptions = &ended.tables.lock().subscriptions;
         assert_eq!(subscriptions.by_name.len(), SUBSCRIPTIONS_MAX);
@@ -193,5 +224,28 @@ mod tests {
             "not known any more"
         );
         assert!(!subscriptions.has_since("never", between, ""));
+    }
+
+    #[test]
+    fn one_connection_is_ended_by_its_id_and_the_others_stay() {
+        let ended = Ended::default();
+        let before = ended.count();
+        ended.add_client("ann", "c1");
+        assert!(ended.has_since("ann", before, "c1"));
+        for (user, client) in [("ann", "c2"), ("ann", ""), ("bob", "c1")] {
+            assert!(!ended.has_since(user, before, client), "{user} {client}");
+        }
+        assert!(!ended.has_since("ann", ended.count(), "c1"));
+        ended.add_subscription("ann", "room:1", Some("c1"));
+        let has = |client| ended.has_subscription_since("ann", "room:1", before, client);
+        assert!(has("c1") && !has("c2") && !has(""));
+        let after = ended.count();
+        for number in 0..CLIENTS_MAX {
+            ended.add_client(&number.to_string(), "c");
+        }
+        assert!(ended.has_since("eve", before, "c9"), "not known any more");
+        assert!(!ended.has_since("eve", after, "c9"));
+        let clients = &ended.tables.lock().clients;
+        assert_eq!(clients.by_name.len(), CLIENTS_MAX);
     }
 }

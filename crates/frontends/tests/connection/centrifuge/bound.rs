@@ -4,6 +4,7 @@
 use std::sync::{Arc, RwLock};
 
 use serde_json::{Value, json};
+use veche_frontends::blocks::{self, NotBlocked};
 use veche_frontends::hooks::{Given, Grant, Question, Verdict};
 use veche_frontends::identity::token::Keychain;
 use veche_frontends::identity::{Desk, Finding, Identity};
@@ -19,6 +20,7 @@ use crate::world::{INTERNAL, PUBLIC, Peer, SECRET, World};
 #[derive(Default)]
 struct Remembering {
     ended: RwLock<Vec<String>>,
+    blocked: RwLock<Vec<String>>,
     slots: RwLock<Vec<String>>,
 }
 
@@ -42,20 +44,40 @@ impl Process for Remembering {
             .push(user.to_owned());
     }
 
-    fn is_ended_since(&self, user: &str, endings: u64, _: &str) -> bool {
-        let ended = self.ended.write().expect("one thread");
-        ended[endings as usize..].iter().any(|one| one == user)
-    }
-
-    fn end_subscription(&self, user: &str, channel: &str) {
-        let one = format!("{user} in {channel}");
+    fn end_client(&self, user: &str, client: &str) {
+        let one = format!("{user} by {client}");
         self.ended.write().expect("one thread").push(one);
     }
 
-    fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64) -> bool {
-        let one = format!("{user} in {channel}");
+    fn is_ended_since(&self, user: &str, endings: u64, client: &str) -> bool {
         let ended = self.ended.write().expect("one thread");
-        ended[endings as usize..].contains(&one)
+        let ended = &ended[endings as usize..];
+        ended.iter().any(|one| one == user) || ended.contains(&format!("{user} by {client}"))
+    }
+
+    fn end_subscription(&self, user: &str, channel: &str, client: Option<&str>) {
+        let one = format!("{user} in {channel} by {}", client.unwrap_or("any"));
+        self.ended.write().expect("one thread").push(one);
+    }
+
+    fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64, client: &str) -> bool {
+        let ended = self.ended.write().expect("one thread");
+        let ended = &ended[endings as usize..];
+        ["any", client]
+            .iter()
+            .any(|client| ended.contains(&format!("{user} in {channel} by {client}")))
+    }
+
+    fn is_blocked(&self, user: &str, _: u64) -> bool {
+        let blocked = self.blocked.write().expect("one thread");
+        blocked.iter().any(|one| one == user)
+    }
+
+    fn block(&self, block: &blocks::Block, _: u64) -> Result<(), NotBlocked> {
+        if let blocks::Block::User { user, .. } = block {
+            self.blocked.write().expect("one thread").push(user.clone());
+        }
+        Ok(())
     }
 
     fn user_opened(&self, user: &str, max: u32) -> bool {
@@ -244,7 +266,7 @@ fn a_channel_that_was_taken_from_a_user_meanwhile_is_not_given_by_an_older_decis
 
 #[test]
 fn tokens_that_wait_for_keys_are_bound_as_well() {
-    for method in ["disconnect", "unsubscribe"] {
+    for method in ["disconnect", "block_user", "unsubscribe"] {
         let mut world = world(2);
         let keys = fetch_keys(&mut world);
         let peer = world.open(1, "/centrifuge/jwt");
@@ -263,8 +285,9 @@ fn tokens_that_wait_for_keys_are_bound_as_well() {
         keys.arrive();
         world.found(peer, Finding::Keys);
         let heard = take(&mut world, peer);
-        if method == "disconnect" {
-            assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
+        if method != "unsubscribe" {
+            let code = heard.closed.map(|(code, _)| code);
+            assert!(matches!(code, Some(3503 | 3507)), "{method}: {code:?}");
             continue;
         }
         let subs = &heard.lines[0]["connect"]["subs"];
@@ -302,6 +325,70 @@ fn a_subscription_whose_token_waits_for_keys_can_be_taken_back() {
         );
         assert_eq!(handed(&mut world, "token:1"), u32::from(!is_ended));
         *keys.0.write().expect("one thread") = None;
+    }
+}
+
+#[test]
+fn a_client_that_is_ended_while_its_subscription_waits_for_keys_is_gone_at_once() {
+    for method in ["disconnect", "block_user"] {
+        let mut world = world(2);
+        let keys = fetch_keys(&mut world);
+        let exp = in_seconds(&world, 60);
+        let pass = token(&json!({ "sub": "ann", "exp": exp }));
+        keys.arrive();
+        let (peer, _) = connect(&mut world, 1, "/centrifuge/jwt", &json!({ "token": pass }));
+        *keys.0.write().expect("one thread") = None;
+        let of_channel = token(&json!({ "sub": "ann", "exp": exp, "channel": "token:1" }));
+        let subscribe =
+            json!({ "id": 2, "subscribe": { "channel": "token:1", "token": of_channel } });
+        assert_eq!(
+            ask(&mut world, peer, &subscribe.to_string()),
+            Heard::default()
+        );
+        call(&mut world, method, &json!({ "user": "ann" }));
+        let heard = take(&mut world, peer);
+        assert!(heard.closed.is_some(), "{method}: {heard:?}");
+        keys.arrive();
+        world.found(peer, Finding::Keys);
+        assert_eq!(take(&mut world, peer), Heard::default(), "{method}");
+        assert_eq!(handed(&mut world, "token:1"), 0, "{method}");
+    }
+}
+
+/// A connect hook is told the id of the connection that it decides on, so a call may name it.
+#[test]
+fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
+    for (method, is_it) in [
+        ("disconnect", true),
+        ("disconnect", false),
+        ("unsubscribe", true),
+        ("unsubscribe", false),
+    ] {
+        let mut world = world(2);
+        let (peer, question) = connecting(&mut world);
+        let client = match is_it {
+            true => &*question.asker.client,
+            false => "another",
+        };
+        assert!(!client.is_empty());
+        let mut body = json!({ "user": "ann", "client": client });
+        if method == "unsubscribe" {
+            body["channel"] = json!("open:1");
+        }
+        call(&mut world, method, &body);
+        let given = Given {
+            channel: "open:1".into(),
+            ..Given::default()
+        };
+        let grant = Grant {
+            channels: vec![given],
+            ..Grant::default()
+        };
+        world.judge(1, &question, granted(grant));
+        let heard = take(&mut world, peer);
+        let is_gone = heard.closed.is_some();
+        assert_eq!(is_gone, is_it && method == "disconnect", "{heard:?}");
+        assert_eq!(handed(&mut world, "open:1"), u32::from(!is_it), "{method}");
     }
 }
 
