@@ -3,7 +3,7 @@
 //! Each gets exactly one verdict: the script's; none of use where it fails, takes too long, or ends, and where too many
 //! wait already.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::{error, warn};
 use veche_frontends::hooks::{self, Encoding, Given, Grant, Kind, Kinds, Question, QuestionId};
@@ -32,14 +32,15 @@ pub(super) struct Questions {
     counts: Vec<[usize; Kind::ALL.len()]>,
     /// When they are given up, in monotonic milliseconds, by number.
     due: BTreeSet<(u64, u64)>,
-    /// What was decided while publications waited for credit: whoever goes on publishing waits with them.
-    held: VecDeque<Held>,
+    /// What was decided and waits for what its handler has published: whoever has scripts publish waits with them.
+    held: Vec<Held>,
     warnings: Seldom,
 }
 
-/// A verdict that waits until the publications up to a number are with the hub.
+/// A verdict that waits until the publications behind a number, up to another one, are with the hub.
 struct Held {
     behind: u64,
+    up_to: u64,
     verdict: (ConnectionId, QuestionId, Verdict),
 }
 
@@ -49,6 +50,8 @@ struct Waiting {
     session: ConnectionId,
     id: QuestionId,
     due_ms: u64,
+    /// The last publication that had to wait when it was asked.
+    behind: u64,
 }
 
 impl Questions {
@@ -106,6 +109,7 @@ impl Here {
             session,
             id,
             due_ms,
+            behind: self.held.last(),
         };
         self.questions.waiting.insert(number, waiting);
         *self.questions.count(app, question.kind) += 1;
@@ -146,7 +150,11 @@ impl Here {
     /// An application has decided.
     pub(super) fn ruled(&mut self, number: u64, ruling: Ruling, shared: &mut Shared) {
         let Some(Waiting {
-            session, id, app, ..
+            session,
+            id,
+            app,
+            behind,
+            ..
         }) = self.questions.take(number)
         else {
             return;
@@ -157,22 +165,24 @@ impl Here {
             Verdict::Failed
         });
         let verdict = (session, id, verdict);
-        match self.held.is_empty() {
+        let up_to = self.held.last();
+        match self.held.have_gone(behind, up_to) {
             true => shared.ports.verdicts.push_back(verdict),
-            false => {
-                let behind = self.held.last();
-                self.questions.held.push_back(Held { behind, verdict });
-            }
+            false => self.questions.held.push(Held {
+                behind,
+                up_to,
+                verdict,
+            }),
         }
     }
 
-    /// Verdicts follow what was published before them, once that is with the hub.
+    /// A verdict follows what was published since its question was asked, once that is with the hub.
     pub(super) fn hand_held_verdicts(&mut self, shared: &mut Shared) {
         let publications = &self.held;
-        let may_go = |verdict: &mut Held| publications.has_gone(verdict.behind);
-        while let Some(held) = self.questions.held.pop_front_if(may_go) {
-            shared.ports.verdicts.push_back(held.verdict);
-        }
+        let may_go = |held: &mut Held| publications.have_gone(held.behind, held.up_to);
+        let released = self.questions.held.extract_if(.., may_go);
+        let verdicts = released.map(|held| held.verdict);
+        shared.ports.verdicts.extend(verdicts);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Publications of scripts that the hub could not take yet: in order within a channel, and no channel waits for another.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use veche_hub::{ConnectionId, Payload, WorkerId};
@@ -76,9 +77,10 @@ impl Held {
         self.last
     }
 
-    /// Whether all publications up to a number are with the hub.
-    pub(super) fn has_gone(&self, number: u64) -> bool {
-        self.waiting.first().is_none_or(|first| *first > number)
+    /// Whether all publications behind a number, up to another one, are with the hub.
+    pub(super) fn have_gone(&self, behind: u64, up_to: u64) -> bool {
+        let between = (Bound::Excluded(behind), Bound::Included(up_to));
+        behind >= up_to || self.waiting.range(between).next().is_none()
     }
 
     /// A session gets no further message until all that waits by now is published.
@@ -210,7 +212,9 @@ mod tests {
             taken,
             expected.map(|(name, bytes)| (name.to_owned(), bytes))
         );
-        assert!(held.has("stuck") && !held.has("a") && !held.has_gone(1));
+        assert!(held.has("stuck") && !held.has("a"));
+        assert!(!held.have_gone(0, 1) && !held.have_gone(2, 3) && !held.have_gone(0, 5));
+        assert!(held.have_gone(1, 2) && held.have_gone(3, 5) && held.have_gone(3, 3));
         let mut released = Vec::new();
         held.release(&mut released);
         assert!(released.is_empty(), "it waits for what it has published");
@@ -222,7 +226,7 @@ mod tests {
         assert_eq!(taken, [(String::new(), 1), (String::new(), 2)]);
         held.release(&mut released);
         assert_eq!(released, [session(1)]);
-        assert!(held.is_empty() && held.has_gone(held.last()) && held.bytes == 0);
+        assert!(held.is_empty() && held.have_gone(0, held.last()) && held.bytes == 0);
         assert!(held.channels.is_empty() && held.turns.is_empty());
     }
 

@@ -5,6 +5,7 @@ mod filters;
 mod hooks;
 mod names;
 mod scripts;
+mod stalled;
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
