@@ -22,8 +22,8 @@ check: setup-run ## format, lints, the tests that need no server, a short simula
 test: setup-test ## everything that must hold before a merge: about 25 minutes
 	tests/run quick
 
-test-full: setup-test setup-full setup-fuzz ## test, all 517 Autobahn cases, fuzz time, churn, attacks, testssl.sh, ten minutes of soak, ten million steps of the simulator
-	tests/run full
+test-full: setup-test setup-full setup-fuzz ## test, all 517 Autobahn cases, fuzz time, churn, attacks, testssl.sh, ten minutes of soak, ten million steps of the simulator; PART=durability for one step
+	tests/run full $(PART)
 
 bench: build setup-bench ## the side-by-side figures; see bench/README.md
 	bench/run

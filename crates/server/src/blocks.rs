@@ -1,10 +1,13 @@
 //! Users and tokens that are not let in: one table for all workers, and a file, so that a new process knows them too.
 //!
 //! The file has a line of JSON for each word of the back end, in order; the last one of a user or token counts. It is
-//! written before the back end gets its answer, without asking the disk: what the machine forgets when its power fails
-//! is the last seconds. What can't be written is in force all the same, the back end is told, and it is tried again.
-//! What is over stays in the table and in the file, since the clock may be ahead for a while. While one process takes over from another both have it: each writes under a lock, and looks about
+//! written before the back end gets its answer, and the disk is asked for it by the control thread within about a second,
+//! so that no worker waits for a disk: a power cut costs what came since. What can't be written is in force all the same,
+//! the back end is told, and it is tried again. What is over stays in the table and in the file, since the clock may be ahead for a while. While one process takes over from another both have it: each writes under a lock, and looks about
 //! once a second what the other one has written. Where most of it is over it is written anew.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -17,6 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
+use tracing::warn;
 use veche_files::Writing;
 use veche_frontends::blocks::{Block, Issued, NotBlocked};
 
@@ -62,8 +66,12 @@ struct Log {
     known: (u64, u64),
     /// How many lines it has.
     lines: usize,
+    /// How many of them could not be read, after a power cut.
+    holes: usize,
     /// Entries in force that could not be written, in order.
     unwritten: Vec<Block>,
+    /// Something was written that may not be on the disk.
+    is_unsynced: bool,
     /// When the file was opened.
     opened: Instant,
 }
@@ -90,14 +98,21 @@ impl Blocks {
             path: path.to_owned(),
             known: (0, 0),
             lines: 0,
+            holes: 0,
             unwritten: Vec::new(),
+            // A process that was killed may have left it so.
+            is_unsynced: true,
             opened: now(),
         };
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         // Nobody but another process waits for it here. A full disk keeps no process from starting.
         let _lock = waited_for(log.lock()).map_err(failed)?;
         let table = log.read().map_err(failed)?;
-        if log.known == (0, 0) {
+        if log.holes > 0 {
+            let (path, lines) = (path.display(), log.holes);
+            warn!(%path, lines, "[api] blocks: a power cut has left lines that can't be read");
+        }
+        if log.known == (0, 0) || log.holes > 0 {
             waited_for(log.make_anew(&table)).map_err(failed)?;
         }
         blocks.is_used.store(!table.is_empty(), Relaxed);
@@ -106,15 +121,41 @@ impl Blocks {
         Ok(blocks)
     }
 
-    /// Learns what another process has written, and keeps the file small. When to be called next.
+    /// Learns what another process has written, keeps the file small, and has the disk take what was written. When to be
+    /// called next.
     ///
     /// # Errors
     /// The file can't be read or written; what was known is known.
     pub(crate) fn look(&self, now_s: u64) -> Option<(Instant, io::Result<()>)> {
-        let mut log = self.file.lock();
-        let log = log.as_mut()?;
+        let mut file = self.file.lock();
+        let log = file.as_mut()?;
         let result = self.catch_up(log, now_s);
-        Some((now() + LOOK_EVERY, result))
+        let unsynced = std::mem::take(&mut log.is_unsynced).then(|| log.path.clone());
+        // Workers that block somebody do not wait for the disk.
+        drop(file);
+        let synced = unsynced.map_or(Ok(()), |path| self.sync(&path));
+        Some((now() + LOOK_EVERY, result.and(synced)))
+    }
+
+    /// Has the disk take the file, and its name.
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        let file = match veche_files::read(path) {
+            // There was no room for it yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file,
+        };
+        let synced = file
+            .and_then(|file| file.sync_all())
+            .and_then(|()| File::open(folder.unwrap_or(Path::new(".")))?.sync_all());
+        if synced.is_err()
+            && let Some(log) = &mut *self.file.lock()
+        {
+            log.is_unsynced = true;
+        }
+        synced
     }
 
     fn catch_up(&self, log: &mut Log, now_s: u64) -> io::Result<()> {
@@ -317,13 +358,19 @@ impl Log {
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(error),
         };
-        self.lines = 0;
+        (self.lines, self.holes) = (0, 0);
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             // The last one was being written when the machine went down: nobody was told that it is in force.
             let Some(line) = line.strip_suffix(b"\n") else {
                 break;
             };
             self.lines += 1;
+            // A file system may have made the file longer and not have written all of it when the power was cut. JSON has
+            // no such byte.
+            if line.contains(&0) {
+                self.holes += 1;
+                continue;
+            }
             let Some(block) = read_line(line) else {
                 let (number, line) = (self.lines, String::from_utf8_lossy(line));
                 let what = format!("line {number}: not a block: {line:?}");
@@ -344,6 +391,7 @@ impl Log {
         }
         file.into_inner()?.sync_all()?;
         fs::rename(&new, &self.path)?;
+        self.is_unsynced = true;
         self.lines = table.len();
         self.known = self.stands()?;
         Ok(())
@@ -398,6 +446,7 @@ impl Log {
             let _ = file.set_len(before);
             return Err(error);
         }
+        self.is_unsynced = true;
         self.lines += 1;
         if is_known {
             self.known = (found.ino(), file.metadata()?.len());
@@ -457,188 +506,4 @@ fn read_line(line: &[u8]) -> Option<Block> {
         issued_before_s: value.get("before").and_then(Value::as_u64)?,
         until_s,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn user(user: &str, until_s: Until) -> Block {
-        let user = user.to_owned();
-        Block::User { user, until_s }
-    }
-
-    fn issued<'a>(user: &'a str, id: &'a str, at_s: Option<u64>) -> Issued<'a> {
-        Issued {
-            user: Some(user),
-            id: Some(id),
-            at_s,
-        }
-    }
-
-    #[test]
-    fn what_is_blocked_is_so_until_its_time_or_the_next_word() {
-        let blocks = Blocks::default();
-        assert!(!blocks.has_user("ann", 1));
-        for block in [user("ann", None), user("bob", Some(10))] {
-            blocks.add(&block, 1).expect("room");
-        }
-        assert!(blocks.has_user("ann", 9) && blocks.has_user("bob", 9));
-        assert!(blocks.has_user("ann", 10) && !blocks.has_user("bob", 10));
-        let user = "ann".to_owned();
-        blocks.add(&Block::UserNoMore { user }, 2).expect("room");
-        assert!(!blocks.has_user("ann", 3));
-
-        let id = "t".to_owned();
-        let until_s = Some(10);
-        blocks.add(&Block::Token { id, until_s }, 1).expect("room");
-        assert!(blocks.has_token(&issued("bob", "t", Some(9)), 9));
-        assert!(!blocks.has_token(&issued("bob", "t", Some(9)), 10));
-        let block = Block::TokensOf {
-            user: "eve".to_owned(),
-            issued_before_s: 5,
-            until_s: None,
-        };
-        blocks.add(&block, 1).expect("room");
-        assert!(blocks.has_token(&issued("eve", "u", Some(4)), 9));
-        assert!(blocks.has_token(&issued("eve", "u", None), 9));
-        assert!(!blocks.has_token(&issued("eve", "u", Some(5)), 9));
-        assert!(!blocks.has_token(&issued("bob", "u", Some(4)), 9));
-    }
-
-    #[test]
-    fn a_new_process_knows_them() {
-        let folder = std::env::temp_dir().join(format!("veche-blocks-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        let path = folder.join("blocks");
-        let first = Blocks::open(Some(&path)).expect("opened");
-        for block in [
-            user("ann", None),
-            user("bob", Some(10)),
-            user("eve", None),
-            Block::UserNoMore {
-                user: "eve".to_owned(),
-            },
-            Block::TokensOf {
-                user: "кот\n".to_owned(),
-                issued_before_s: 5,
-                until_s: None,
-            },
-        ] {
-            first.add(&block, 1).expect("written");
-        }
-        // Nobody has heard that this one holds: it ends within a letter.
-        let mut text = fs::read(&path).expect("a file");
-        text.extend_from_slice(&"{\"block\":\"к".as_bytes()[..11]);
-        fs::write(&path, &text).expect("written");
-
-        let second = Blocks::open(Some(&path)).expect("opened");
-        assert!(second.has_user("ann", 10));
-        assert!(second.has_user("bob", 9) && !second.has_user("bob", 10));
-        assert!(!second.has_user("eve", 10));
-        assert!(second.has_token(&issued("кот\n", "", Some(4)), 10));
-        // A start takes nothing away: its clock may be ahead.
-        let lines = fs::read(&path).expect("a file");
-        assert_eq!(lines, text);
-
-        // The process before may go on for a while, and each hears of what the other one is told.
-        first.add(&user("dan", None), 11).expect("written");
-        assert!(!second.has_user("dan", 11));
-        second.look(11).expect("a file").1.expect("read");
-        assert!(second.has_user("dan", 11) && second.has_user("ann", 11));
-        let user_no_more = Block::UserNoMore {
-            user: "ann".to_owned(),
-        };
-        second.add(&user_no_more, 11).expect("written");
-        first.look(11).expect("a file").1.expect("read");
-        assert!(!first.has_user("ann", 11) && first.has_user("dan", 11));
-        second.add(&user("ann", None), 11).expect("written");
-
-        // Half a line of one that was killed is no part of the next one.
-        let mut text = fs::read(&path).expect("a file");
-        text.extend_from_slice(b"{\"block\":\"half");
-        fs::write(&path, &text).expect("written");
-        second.add(&user("fay", None), 11).expect("written");
-        let third = Blocks::open(Some(&path)).expect("opened");
-        for name in ["dan", "ann", "fay"] {
-            assert!(third.has_user(name, 12), "{name}");
-        }
-
-        fs::write(&path, "nonsense\n{\"block\":\"ann\"}\n").expect("written");
-        let error = Blocks::open(Some(&path)).expect_err("bad");
-        assert!(error.contains("line 1: not a block"), "{error}");
-        let _ = fs::remove_dir_all(folder);
-    }
-
-    #[test]
-    fn its_files_are_private_and_of_their_own() {
-        use std::os::unix::fs::{PermissionsExt as _, symlink};
-        let folder =
-            std::env::temp_dir().join(format!("veche-blocks-modes-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        let (path, other) = (folder.join("blocks"), folder.join("other"));
-        fs::write(&other, "precious").expect("written");
-        for name in ["blocks", "blocks.lock"] {
-            fs::write(folder.join(name), "").expect("written");
-            let mode = fs::Permissions::from_mode(0o666);
-            fs::set_permissions(folder.join(name), mode).expect("set");
-        }
-        symlink(&other, folder.join("blocks.new")).expect("a link");
-        let blocks = Blocks::open(Some(&path)).expect("opened");
-        blocks.add(&user("ann", None), 1).expect("written");
-        for name in ["blocks", "blocks.lock"] {
-            let mode = fs::metadata(folder.join(name))
-                .expect("there")
-                .permissions();
-            assert_eq!(mode.mode() & 0o777, 0o600, "{name}");
-        }
-        fs::rename(&path, folder.join("old")).expect("moved");
-        symlink(&other, &path).expect("a link");
-        let told = blocks.add(&user("bob", None), 1).expect_err("a link");
-        assert!(format!("{told:?}").contains("symbolic link"), "{told:?}");
-        fs::remove_file(folder.join("blocks.lock")).expect("removed");
-        symlink(&other, folder.join("blocks.lock")).expect("a link");
-        assert!(Blocks::open(Some(&path)).is_err());
-        assert_eq!(fs::read_to_string(&other).expect("text"), "precious");
-        let _ = fs::remove_dir_all(folder);
-    }
-
-    #[test]
-    fn the_file_stays_as_small_as_what_holds() {
-        let folder =
-            std::env::temp_dir().join(format!("veche-blocks-small-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        let path = folder.join("blocks");
-        let blocks = Blocks::open(Some(&path)).expect("opened");
-        for number in 0..OVER_MAX + 10 {
-            let until_s = Some(2);
-            blocks
-                .add(&user(&number.to_string(), until_s), 1)
-                .expect("written");
-            blocks.add(&user("ann", None), 1).expect("written");
-        }
-        let lines = || fs::read_to_string(&path).expect("a file").lines().count();
-        blocks.look(3).expect("a file").1.expect("written");
-        assert!(lines() > OVER_MAX, "soon after the start");
-        blocks.file.lock().as_mut().expect("a file").opened -= SETTLED;
-        blocks.look(3).expect("a file").1.expect("written");
-        assert!(lines() < OVER_MAX, "{}", lines());
-        assert!(blocks.has_user("ann", 3) && !blocks.has_user("7", 3));
-        let _ = fs::remove_dir_all(folder);
-    }
-
-    #[test]
-    fn there_is_an_end_to_them() {
-        let blocks = Blocks::default();
-        for number in 0..BLOCKS_MAX {
-            let until_s = Some(if number == 0 { 5 } else { 50 });
-            blocks
-                .add(&user(&number.to_string(), until_s), 1)
-                .expect("room");
-        }
-        let more = user("one more", None);
-        assert_eq!(blocks.add(&more, 1), Err(NotBlocked::TooMany));
-        assert_eq!(blocks.add(&user("7", None), 1), Ok(()));
-        assert_eq!(blocks.add(&more, 5), Ok(()), "one is over");
-    }
 }

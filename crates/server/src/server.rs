@@ -197,7 +197,8 @@ fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> 
         let mut hub = Hub::new(WorkerId(me), workers as u16, seed, options);
         hub.set_history(Arc::clone(&namespaces), bytes_max);
         hub.set_now(Now {
-            mono_ms: 0,
+            // As workers have it: what is counted from the start, is counted from here.
+            mono_ms: process::monotonic_ms(),
             wall_ms: unix_now_ms(),
         });
         Ok(hub)

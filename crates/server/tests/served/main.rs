@@ -22,6 +22,7 @@ mod churn;
 mod confined;
 mod dashboard;
 mod dump;
+mod durability;
 mod events;
 mod examples;
 mod guide;
