@@ -3,7 +3,7 @@
 -- Values lie in `items` from `head` on; `count` of them. A coroutine that waits to send keeps its value in its waiter.
 local inner = ...
 
-local new_line = inner.new_line
+local new_line, give_way = inner.new_line, inner.give_way
 local error, setmetatable, type = error, setmetatable, type
 
 local CAPACITY_MAX = 1000000
@@ -75,6 +75,7 @@ end
 function Channel:send(value)
   check(self, "send")
   check_value(value, "send")
+  give_way(2)
   if self.is_closed then return nil, "closed" end
   if offer(self, value) then return true end
   local waiter = { value = value }
@@ -94,6 +95,7 @@ end
 
 function Channel:receive()
   check(self, "receive")
+  give_way(2)
   local value = poll(self)
   if value ~= nil then return value end
   if self.is_closed then return nil, "closed" end

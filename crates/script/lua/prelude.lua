@@ -5,7 +5,7 @@ local native, meta = ...
 local co_create, co_resume, co_yield, co_status = coroutine.create, coroutine.resume, coroutine.yield, coroutine.status
 local co_running, is_yieldable = coroutine.running, coroutine.isyieldable
 local error, type, select, unpack, setmetatable, rawset = error, type, select, unpack, setmetatable, rawset
-local room = native.room
+local room, is_long = native.room, native.is_long
 local WAITS, identify, new_token, wake = native.waits, native.identify, native.token, native.wake
 
 ---------------------------------------------------------------------------------------------------- waiting
@@ -61,6 +61,15 @@ end
 -- The same for those who have to tidy first: true, or false and why the wait has failed.
 local function try_park(token)
   return co_yield(WAITS, token)
+end
+
+-- What may wait begins with this: a run that has used up its slice lets others run first, so that a loop never holds its
+-- worker, however much is ready for it. Errors stand where `level` says, as those of `error` for whoever calls this.
+local function give_way(level)
+  if is_long() and can_wait() then
+    local ok, why = co_yield(WAITS, native.sleep(0))
+    if not ok then error(why, level + 1) end
+  end
 end
 
 ---------------------------------------------------------------------------------------------------- errors
@@ -237,6 +246,7 @@ local function wait_in(list)
 end
 
 function Task:join()
+  give_way(2)
   if self.state == "running" or self.state == "cancelled" then
     if not can_wait() then error(cannot_wait(), 2) end
     wait_in(self)
@@ -385,6 +395,7 @@ local function stream(number, body)
   if not body then return end
   body(function(data)
     if not can_wait() then error(cannot_wait(), 2) end
+    give_way(2)
     local token = write(number, data)
     if token then return finish(2, co_yield(WAITS, token)) end
     return true
@@ -445,7 +456,7 @@ end
 return veche, {
   serve = serve, shake = shake, task_failed = task_failed, told_to_stop = told_to_stop, loaded = loaded, as_function = as_function,
   -- For the modules in Lua.
-  await = await, await_reply = await_reply, native = native, try_park = try_park, wake = wake, new_token = new_token,
+  await = await, await_reply = await_reply, give_way = give_way, native = native, try_park = try_park, wake = wake, new_token = new_token,
   shared = native.shared, client = native.client, can_wait = can_wait, cannot_wait = cannot_wait,
   spawn = veche.spawn, xpcall = xpcall, traceback = debug.traceback, request_methods = request_methods, connection_methods = methods,
   coroutine_running = co_running, coroutine_status = co_status, pcall = pcall,

@@ -3,7 +3,7 @@
 -- A wait that ends takes nothing along: whoever goes on tries again, and whoever does not says so, for the next in line.
 local inner = ...
 local native, class, try_park = inner.native.queue, inner.class, inner.try_park
-local can_wait, cannot_wait, now = inner.can_wait, inner.cannot_wait, inner.native.now
+local can_wait, cannot_wait, now, give_way = inner.can_wait, inner.cannot_wait, inner.native.now, inner.give_way
 local push, pop, leave, deadline = native.push, native.pop, native.leave, native.deadline
 local error = error
 
@@ -18,6 +18,7 @@ local methods = { count = native.count }
 
 function methods.push(number, value, timeout)
   local until_s = deadline("queue:push", 2, timeout)
+  give_way(2)
   if push(number, value, false) then return true end
   if not can_wait() then error(cannot_wait(), 2) end
   while until_s == nil or now() < until_s do
@@ -36,6 +37,7 @@ end
 
 function methods.pop(number, timeout)
   local until_s = deadline("queue:pop", 1, timeout)
+  give_way(2)
   local has, value = pop(number, false)
   if has then return value end
   if not can_wait() then error(cannot_wait(), 2) end

@@ -5,7 +5,7 @@
 -- anything: `reclaim` does it for the dead.
 local inner = ...
 
-local new_line, pcall = inner.new_line, inner.pcall
+local new_line, give_way, pcall = inner.new_line, inner.give_way, inner.pcall
 local running, status = inner.coroutine_running, inner.coroutine_status
 local error, next, setmetatable, type = error, next, setmetatable, type
 
@@ -33,6 +33,7 @@ local function give_back(self)
 end
 
 local function acquire(self)
+  give_way(3)
   if self.free > 0 then
     self.free = self.free - 1
     return

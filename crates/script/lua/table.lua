@@ -2,7 +2,7 @@
 local inner = ...
 
 local native, await, can_wait, cannot_wait = inner.native.table, inner.await, inner.can_wait, inner.cannot_wait
-local pcall, now = inner.pcall, inner.native.now
+local pcall, now, give_way = inner.pcall, inner.native.now, inner.give_way
 local try_park, leave, sleep = inner.try_park, inner.native.queue.leave, inner.native.sleep
 local null, base64 = inner.native.modules.null, inner.native.modules.base64
 local error, type, select, pairs, setmetatable, unpack, concat =
@@ -13,6 +13,8 @@ local watch, next, decode = native.watch, native.next, inner.native.modules.json
 
 -- Rows of a scan after which others get their turn, and those that are fetched at a time.
 local ROWS_PER_TURN, SLICE_ROWS = 4096, 256
+-- Rows of a slice after which a scan looks for the first time whether its run has become long.
+local ROWS_PER_LOOK = 4
 
 -- By number: the one object of each table, and what is known of it.
 local objects, known = {}, {}
@@ -128,7 +130,7 @@ local function refill(state)
     end
     state.count = count
     if count > 0 then
-      state.at = 1
+      state.at, state.look = 1, ROWS_PER_LOOK
       return state.make(state, 0)
     end
   end
@@ -141,6 +143,11 @@ end
 local function step(state)
   local at = state.at
   if at < state.count then
+    if at == state.look then
+      -- Rows that cost much are few before the next look.
+      state.look = at * 2
+      give_way(2)
+    end
     state.at = at + 1
     return state.make(state, at * state.width)
   end
@@ -159,7 +166,7 @@ local function begin(scan, self, maker, ...)
   if state then pool[#pool] = nil else state = {} end
   local count, cursor = scan(self, state, maker.places, ...)
   state.make, state.width = maker.make, maker.width
-  state.of, state.count, state.cursor, state.at, state.seen = self, count, cursor, 0, 0
+  state.of, state.count, state.cursor, state.at, state.look, state.seen = self, count, cursor, 0, ROWS_PER_LOOK, 0
   return step, state
 end
 
@@ -236,6 +243,7 @@ function methods.changes(self, options)
   end
   local watch, about = watch(self, options and options.capacity), known[number]
   return function()
+    give_way(2)
     local change, token = next(self, watch, false)
     while not change do
       if not can_wait() then error(cannot_wait(), 2) end

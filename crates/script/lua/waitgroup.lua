@@ -1,7 +1,7 @@
 -- `veche.waitgroup`: waits until as many have said that they are done as were announced.
 local inner = ...
 
-local new_line = inner.new_line
+local new_line, give_way = inner.new_line, inner.give_way
 local error, setmetatable, type = error, setmetatable, type
 
 local COUNT_MAX = 2 ^ 53
@@ -42,6 +42,7 @@ end
 
 function Group:wait()
   check(self, "wait")
+  give_way(2)
   if self.count == 0 then return end
   local ok, why = self.line:wait({}, 3)
   if not ok then error(why, 2) end

@@ -9,6 +9,7 @@ local client, native, await, try_park = inner.client, inner.native, inner.await,
 local new_token, wake, sleep, now = inner.new_token, inner.wake, native.sleep, native.now
 local random = native.modules.random.number
 local can_wait, cannot_wait, new_line = inner.can_wait, inner.cannot_wait, inner.new_line
+local give_way = inner.give_way
 local running, status = inner.coroutine_running, inner.coroutine_status
 local state_of, raw_close = client.state, client.close
 local error, type, pairs, next, math = error, type, pairs, next, math
@@ -216,6 +217,7 @@ function methods.receive(ws, timeout)
   if timeout ~= nil and (type(timeout) ~= "number" or not (timeout >= 0 and timeout <= TIMEOUT_MAX)) then
     error("bad argument #1 to 'websocket:receive': seconds from 0 to " .. TIMEOUT_MAX .. " expected", 2)
   end
+  give_way(2)
   if state.tail > state.head then return take(state) end
   if state.state ~= "open" then return nil, state.code, state.reason end
   local waiter = {}

@@ -128,6 +128,13 @@ impl World {
         let _ = self.0.refused.set(refused);
     }
 
+    /// As the default one, for tests of turns: instead of the clock each run of a coroutine takes up a fixed part of its
+    /// turn's time.
+    #[must_use]
+    pub fn counting_runs() -> Self {
+        Self(Rc::new(desk::World::counting_runs()))
+    }
+
     /// As [`with_store`](Self::with_store), for tests: whatever is chance or the system's clock elsewhere is the
     /// seed's and the turn's here, so equal seeds and equal calls make equal runs.
     #[must_use]

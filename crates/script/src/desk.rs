@@ -7,6 +7,7 @@
 mod questions;
 mod queues;
 mod requests;
+mod yields;
 
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::cmp::Reverse;
@@ -22,16 +23,19 @@ use veche_calls::{Call, Handle, Lease, Outcome};
 use veche_store::Store;
 
 use crate::Now;
+use crate::clock::{Clock, Pace};
 use crate::connections::{Connections, Room};
 use crate::effects::{Effect, Effects, Level, Token};
 use crate::modules::kept::Kept;
 use crate::raw::{Coroutine, Reference, Tables};
 use crate::refused::Refused;
 use crate::streams::Streams;
+use crate::vm::Answer;
 use crate::{ConnectionId, MessageKind};
 pub(crate) use questions::Open;
 pub(crate) use queues::QueueWaits;
 pub(crate) use requests::{Ended, Requests, Writing};
+pub(crate) use yields::Yields;
 
 /// What all VMs of one application on one worker share: it outlives a reload.
 #[derive(Debug, Default)]
@@ -45,6 +49,8 @@ pub(crate) struct World {
     tokens: Cell<u64>,
     /// All chance, in a test.
     seeded: Option<RefCell<Rng>>,
+    /// How time passes for turns and runs.
+    pub(crate) pace: Pace,
     /// Connections to other servers, those included that are being dialed.
     pub(crate) clients: Cell<usize>,
     /// How often effects were taken: what was sent before is no longer this run's.
@@ -64,7 +70,15 @@ impl World {
     pub(crate) fn seeded(store: Arc<Store>, seed: u64) -> Self {
         Self {
             seeded: Some(RefCell::new(Rng::with_seed(seed))),
+            pace: Pace::Still,
             ..Self::with_store(store)
+        }
+    }
+
+    pub(crate) fn counting_runs() -> Self {
+        Self {
+            pace: Pace::Runs,
+            ..Self::default()
         }
     }
 
@@ -86,6 +100,7 @@ const SLEEPERS_MIN: usize = 1024;
 /// One VM's desk.
 pub(crate) struct Desk {
     pub(crate) world: Rc<World>,
+    pub(crate) clock: Clock,
     /// Which worker it is, for the ids of connections.
     pub(crate) worker: u16,
     /// What the VM may use.
@@ -95,6 +110,7 @@ pub(crate) struct Desk {
     woken: RefCell<VecDeque<(Token, Woken)>>,
     /// By time; the second number parts those of the same time: the seed in a test, otherwise whoever came first.
     sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, Token)>>>,
+    yields: RefCell<Yields>,
     requests: RefCell<Requests>,
     /// By number: what is not decided.
     questions: RefCell<BTreeMap<u64, Open>>,
@@ -139,25 +155,36 @@ pub(crate) enum Sent {
     TooMuch,
 }
 
-/// What a wait that was answered by a script itself returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a wait ends.
+#[derive(Debug)]
 pub(crate) enum Woken {
     /// It goes on.
     Up,
     /// It fails with "cancelled".
     Cancelled,
+    /// With the answer to an effect.
+    Answered(Answer),
+    /// With what a call to the world has led to.
+    Replied(Box<Outcome>),
 }
 
 impl Desk {
-    pub(crate) fn new(world: Rc<World>, worker: u16, memory_bytes_max: usize) -> Self {
+    pub(crate) fn new(
+        world: Rc<World>,
+        clock: Clock,
+        worker: u16,
+        memory_bytes_max: usize,
+    ) -> Self {
         Self {
             world,
+            clock,
             worker,
             memory_bytes_max,
             is_retired: Cell::new(false),
             spawned: RefCell::default(),
             woken: RefCell::default(),
             sleepers: RefCell::default(),
+            yields: RefCell::default(),
             requests: RefCell::default(),
             questions: RefCell::default(),
             calls: RefCell::default(),
@@ -295,13 +322,34 @@ impl Desk {
         spawned.remove(place)
     }
 
-    /// A script answers a wait.
+    /// A wait is over: its coroutine goes on in its turn.
     pub(crate) fn wake(&self, token: Token, how: Woken) {
         self.woken.borrow_mut().push_back((token, how));
     }
 
     pub(crate) fn take_woken(&self) -> Option<(Token, Woken)> {
         self.woken.borrow_mut().pop_front()
+    }
+
+    pub(crate) fn has_woken(&self) -> bool {
+        !self.woken.borrow().is_empty()
+    }
+
+    pub(crate) fn has_spawned(&self) -> bool {
+        !self.spawned.borrow().is_empty()
+    }
+
+    /// A wait that ends in the next turn, behind everything else that can go on.
+    pub(crate) fn give_way(&self) -> Token {
+        let token = self.token();
+        let tie = self.world.seeds_word().unwrap_or(0);
+        self.yields.borrow_mut().push(tie, token);
+        token
+    }
+
+    /// The coroutines that have given way.
+    pub(crate) fn yields(&self) -> RefMut<'_, Yields> {
+        self.yields.borrow_mut()
     }
 
     /// A wait that ends by itself.
@@ -345,13 +393,14 @@ impl Desk {
     pub(crate) fn clear(&self) -> Vec<Coroutine> {
         self.woken.take();
         self.sleepers.take();
+        self.yields.take();
         let spawned = self.spawned.take();
         spawned.into_iter().map(|one| one.coroutine).collect()
     }
 
     /// Whether something can go on at once.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.spawned.borrow().is_empty() || !self.woken.borrow().is_empty()
+        self.has_spawned() || self.has_woken()
     }
 
     /// Asks something of the world.

@@ -17,6 +17,7 @@
 //! Tests of applications are scripts too: see [`TestVm`].
 
 mod app;
+mod clock;
 mod close;
 mod code;
 mod connections;

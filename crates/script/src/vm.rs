@@ -11,6 +11,7 @@ mod handover;
 mod hooks;
 pub(crate) mod load;
 mod service;
+mod slice;
 mod turn;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +21,7 @@ use mlua::{Function, Lua};
 
 use self::handler::HANDLERS;
 pub use self::handler::Handler;
+use self::slice::Slice;
 use crate::Now;
 use crate::app::Role;
 use crate::desk::{Desk, Ended};
@@ -35,12 +37,6 @@ use crate::{ConnectionId, MessageKind};
 pub use load::LoadError;
 pub use service::Service;
 
-/// Coroutines that begin or go on in one turn; the others do in the next.
-const STEPS_MAX: usize = 256;
-
-/// Ticks of the watchdog, about 4 ms each, after which the calls of a turn wait for the next one: handlers that are
-/// within their budgets one by one hold their worker no longer together.
-const TURN_TICKS: u64 = 5;
 /// A run that the watchdog has seen so often is noted as slow; seen once it may have been short.
 const SLOW_TICKS: u64 = 2;
 
@@ -103,10 +99,9 @@ pub struct Vm {
     shake: Reference,
     rule: Reference,
     task_failed: Function,
-    /// Calls that came when their turn's time was over.
+    /// Calls that could not begin at once, in order.
     postponed: VecDeque<Postponed>,
-    /// The watchdog's ticks when the turn began.
-    turn_began: u64,
+    slice: Slice,
     slow: Option<Slow>,
     /// Gives back what coroutines held that have failed.
     reclaim: Function,
@@ -130,7 +125,7 @@ pub struct Vm {
     lua: Lua,
 }
 
-/// A call that begins in the next turn.
+/// A call that begins in a turn.
 enum Postponed {
     /// The first of a connection's queue.
     Of(ConnectionId),
@@ -218,7 +213,7 @@ impl Vm {
         };
         let (object, is_busy, is_client) = (local.object, local.is_busy, local.is_client);
         // One that is queued is kept anyway; so is the order.
-        if !is_busy && self.gate.is_none() && !self.machine.has_room() {
+        if !is_busy && self.gate.is_none() && !self.has_room() {
             self.end_of(id, Failure::told(OVER_MEMORY));
             if is_client {
                 self.desk.close(id, FAILED, "not enough memory");
@@ -299,13 +294,13 @@ impl Vm {
                 self.cancel_request(number, crate::GONE);
             }
         }
-        self.settle_after_call();
+        self.settle();
     }
 
     /// The time of the turn; another one is another turn.
     fn set_now(&mut self, now: Now) {
         if self.desk.world.now.replace(now) != now {
-            self.turn_began = self.machine.ticks();
+            self.slice.begin(self.desk.clock.ticks());
         }
     }
 
@@ -364,7 +359,7 @@ impl Vm {
         };
         let coroutine = self.machine.prepare(function, arguments);
         let owner = Owner::Connection(id);
-        let is_late = self.is_over_time();
+        let is_late = !self.admits_calls();
         if is_busy || is_gated || is_late {
             let place = self.tasks.keep_prepared(coroutine, owner);
             if let Some(local) = self.local(id) {
@@ -379,7 +374,7 @@ impl Vm {
         match self.resume(&coroutine, &[], handler.name()) {
             Ran::Ended => {
                 self.machine.recycle(coroutine);
-                self.settle_after_call();
+                self.settle();
                 Progress::Done
             }
             ran => {
@@ -391,7 +386,7 @@ impl Vm {
                     local.is_busy = progress == Progress::Waits;
                 }
                 self.left(coroutine, owner, ran);
-                self.settle_after_call();
+                self.settle();
                 // It may have ended within the settling.
                 match self.local(id) {
                     Some(local) if local.is_busy => Progress::Waits,
@@ -410,7 +405,7 @@ impl Vm {
         request: Request,
         owner: fn(u64) -> Owner,
     ) {
-        if !self.machine.has_room() {
+        if !self.has_room() {
             self.desk.log(Level::Error, OVER_MEMORY);
             return self.refuse(id, owner(0));
         }
@@ -443,7 +438,9 @@ impl Vm {
         handler: &'static str,
     ) -> Ran {
         let began = self.machine.ticks();
+        self.desk.clock.begin_run();
         let ran = self.machine.resume(coroutine, answer);
+        self.desk.clock.end_run();
         let ticks = self.machine.ticks().wrapping_sub(began);
         if ticks >= SLOW_TICKS {
             let ms = ticks * TICK.as_millis() as u64;
@@ -581,7 +578,7 @@ impl Vm {
     /// A handler of a connection that had waited is over: the next of its calls begins.
     fn next_of(&mut self, id: ConnectionId) {
         loop {
-            let is_late = self.is_over_time();
+            let is_late = self.is_share_over();
             let Some(local) = self.local(id).filter(|local| local.is_busy) else {
                 return;
             };

@@ -303,9 +303,8 @@ fn memory_has_a_cap() {
         let large = "y".repeat(1 << 20);
         for _ in 0..100 {
             bench.text(BOB, &large);
-            // A collection may have taken all of the turn's time.
-            bench.advance(1);
-            let told = bench.told();
+            // It may have to wait for a collection.
+            let told = bench.told_soon();
             assert!(told[0].starts_with("send bob"), "{body}: {:.100}", told[0]);
         }
         assert!(bench.vm.memory_bytes() < 32 << 20);
@@ -574,4 +573,101 @@ fn a_connection_is_one_or_the_call_says_so() {
         "{told:#?}"
     );
     assert_eq!(told[11], "false");
+}
+
+#[test]
+fn memory_near_its_limit_is_collected_in_slices() {
+    let mut bench = Bench::with(
+        "local veche = require 'veche'
+        local app, kept, scrap = {}, {}, {}
+        function app.message(conn, data)
+          if data == 'fill' then
+            for i = 1, 20000 do kept[#kept + 1] = { id = i, name = 'user' .. i } end
+          elseif data == 'drop' then
+            kept = {}
+          else
+            for i = 1, 2000 do scrap[i % 10] = { id = i } end
+          end
+          conn:send('done')
+        end
+        return app",
+        limits(),
+    );
+    bench.open(ANN);
+    let max = limits().memory_bytes_max;
+    for _ in 0..1000 {
+        bench.text(ANN, "fill");
+        bench.told_soon();
+        if bench.vm.memory_bytes() > max / 8 * 7 {
+            break;
+        }
+    }
+    bench.pass_some_turns(200);
+    bench.text(ANN, "drop");
+    for _ in 0..1000 {
+        bench.text(ANN, "waste");
+        if bench.vm.deadline_ms() == 0 {
+            break;
+        }
+    }
+    let full = bench.vm.memory_bytes();
+    assert!(
+        full > max / 8 * 7,
+        "{full}: nothing is collected within a call"
+    );
+    // Each turn looks at a bounded part.
+    let mut turns = 0;
+    while bench.vm.memory_bytes() > max / 4 {
+        bench.advance(1);
+        turns += 1;
+        assert!(turns < 1000, "{}", bench.vm.memory_bytes());
+    }
+    assert!(turns >= 2, "{turns} turns for {full} B");
+    bench.pass_some_turns(200);
+    assert!(bench.vm.deadline_ms() > bench.now.mono_ms, "it is over");
+}
+
+#[test]
+fn what_is_refused_at_the_limit_collects_nothing() {
+    let mut bench = Bench::with(
+        "local app, kept = {}, {}
+        function app.message(conn, data)
+          while collectgarbage('count') < 40 * 1024 do kept[#kept + 1] = { #kept } end
+        end
+        return app",
+        Limits {
+            cpu_budget: Duration::from_secs(5),
+            ..limits()
+        },
+    );
+    bench.open(ANN);
+    bench.open(BOB);
+    // A run may take more than the limit before it is ended; what it has kept stays.
+    bench.text(ANN, "go");
+    bench.pass_some_turns(500);
+    bench.told();
+    let max = limits().memory_bytes_max;
+    assert!(bench.vm.memory_bytes() > max, "{}", bench.vm.memory_bytes());
+    assert!(
+        bench.vm.deadline_ms() > bench.now.mono_ms,
+        "the collection is over"
+    );
+    for _ in 0..20 {
+        let progress = bench
+            .vm
+            .message(BOB, MessageKind::Text, b"hello", bench.now);
+        assert_eq!(progress, Progress::Done);
+        let told = bench.told();
+        assert!(told[0].contains("not enough memory"), "{told:?}");
+        assert!(
+            bench.vm.deadline_ms() > bench.now.mono_ms,
+            "no collection begins"
+        );
+    }
+    // Later one is tried again, in turns, and the message waits for it.
+    bench.now.mono_ms += 1000;
+    let progress = bench
+        .vm
+        .message(BOB, MessageKind::Text, b"hello", bench.now);
+    assert_eq!((progress, bench.vm.deadline_ms()), (Progress::Waits, 0));
 }

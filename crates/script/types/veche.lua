@@ -17,7 +17,8 @@
 ---@field uuid veche.uuid
 local veche = {}
 
----Waits without holding up anything but the calling coroutine. Never shorter than asked for.
+---Waits without holding up anything but the calling coroutine. Never shorter than asked for. With 0 it goes on behind all
+---other coroutines that can run, after the worker has looked for new events.
 ---Errors: where nothing can wait (while the script is loaded, inside `table.sort`, `string.gsub` or another C function);
 ---"cancelled" when the task is cancelled meanwhile.
 ---@param seconds number From 0 to 31536000; fractions count, in milliseconds.

@@ -51,6 +51,9 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
                     "bad argument #1 to 'sleep': seconds from 0 to 31536000 expected",
                 ));
             }
+            if seconds == 0.0 {
+                return Ok(own.give_way().0 as f64);
+            }
             let now_ms = own.world.now.get().mono_ms;
             // Never too early: a part of a millisecond counts as a whole one.
             let at_ms = now_ms + (seconds * 1000.0).ceil() as u64;

@@ -26,8 +26,9 @@ impl Natives {
     pub(crate) fn new(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let functions = lua.create_table()?;
-        let all: [(&str, ffi::lua_CFunction); 8] = [
+        let all: [(&str, ffi::lua_CFunction); 9] = [
             ("room", room),
+            ("is_long", is_long),
             ("capture", capture),
             ("traceback", traceback),
             ("send", send),
@@ -234,6 +235,13 @@ unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
     0
 }
 
+/// `is_long()` → whether the run has used up its slice.
+unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; there is room for a value.
+    unsafe { ffi::lua_pushboolean(state, desk(state).clock.is_run_long().into()) };
+    1
+}
+
 /// `capture(error)` → a table of the error and how it came there. The only handler that `xpcall` itself gets: while one
 /// runs, Lua's hooks are off, so a script's own could not be stopped.
 unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
@@ -247,16 +255,6 @@ unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
         ffi::lua_rawseti(state, 1, 2);
     }
     1
-}
-
-/// Whether the memory is within its limit, after a collection if need be.
-fn has_room(state: *mut lua_State, bytes_max: usize) -> bool {
-    if counted_bytes(state) < bytes_max {
-        return true;
-    }
-    // SAFETY: what `collectgarbage` does; objects that are collected run Rust's destructors at most.
-    unsafe { ffi::lua_gc(state, ffi::LUA_GCCOLLECT, 0) };
-    counted_bytes(state) < bytes_max
 }
 
 /// `traceback(coroutine, level)` → its stack, or that of the caller, from that level on.
@@ -308,7 +306,7 @@ unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
             fail(state, c"bad argument #1: a function expected")
         }
         // Coroutines outlive the run that is ended for what they take.
-        if !has_room(state, desk(state).memory_bytes_max) {
+        if counted_bytes(state) >= desk(state).memory_bytes_max {
             fail(
                 state,
                 c"not enough memory: the application is over its limit",

@@ -7,6 +7,7 @@ use std::ptr;
 use mlua::Lua;
 use mlua::ffi::{self, lua_State};
 
+use super::collection::Collection;
 use super::object;
 use crate::ConnectionId;
 use crate::effects::Token;
@@ -89,6 +90,15 @@ impl Failure {
     }
 }
 
+/// Whether there is memory for another call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Yes,
+    /// Perhaps when the collection that is under way is over.
+    Soon,
+    No,
+}
+
 /// Marks what a wait yields; a script can't make another one.
 static WAITS: u8 = 0;
 
@@ -104,8 +114,7 @@ pub(crate) struct Machine {
     watch: Watch,
     budget_ns: u64,
     memory_bytes_max: usize,
-    /// Memory beyond which the next end of a run collects garbage.
-    collect_bytes: usize,
+    collection: Collection,
     /// Memory in use when the collector's pause was last set.
     paced_bytes: usize,
 }
@@ -143,13 +152,13 @@ impl Machine {
             watch,
             budget_ns,
             memory_bytes_max,
-            collect_bytes: memory_bytes_max / 4 * 3,
+            collection: Collection::new(memory_bytes_max),
             paced_bytes: 0,
         })
     }
 
-    /// Collects garbage when memory comes near its limit: by itself Lua lets it grow to twice of what is in use.
-    fn collect_if_due(&mut self) {
+    /// Sets the collector's pace, and begins a collection where memory comes near its limit.
+    fn watch_memory(&mut self) {
         let used_bytes = counted_bytes(self.main);
         if used_bytes / 2 > self.paced_bytes || used_bytes < self.paced_bytes / 2 {
             self.paced_bytes = used_bytes;
@@ -157,22 +166,40 @@ impl Machine {
             // SAFETY: sets a number of the VM's.
             unsafe { ffi::lua_gc(self.main, ffi::LUA_GCSETPAUSE, pause) };
         }
-        if used_bytes > self.collect_bytes {
-            // SAFETY: no script runs; objects that are collected run Rust's destructors at most.
-            unsafe { ffi::lua_gc(self.main, ffi::LUA_GCCOLLECT, 0) };
-            // Where it was no garbage, not at once again.
-            let next = counted_bytes(self.main) + self.memory_bytes_max / 16;
-            self.collect_bytes = next.max(self.memory_bytes_max / 4 * 3);
+        if used_bytes > self.collection.due_bytes() {
+            self.collection.begin(self.main);
         }
     }
 
-    /// Whether the memory is within its limit.
-    pub(crate) fn has_room(&mut self) -> bool {
-        if counted_bytes(self.main) >= self.memory_bytes_max {
-            self.collect_bytes = 0;
-            self.collect_if_due();
+    /// Returns whether the memory has room for another call. Where it has none, garbage is collected in slices, unless
+    /// that was of no use a moment ago.
+    pub(crate) fn room(&mut self, now_ms: u64) -> Room {
+        let used_bytes = counted_bytes(self.main);
+        if used_bytes < self.memory_bytes_max {
+            return Room::Yes;
         }
-        counted_bytes(self.main) < self.memory_bytes_max
+        if self.collection.is_of_use(now_ms) {
+            self.collection.begin(self.main);
+        }
+        match self.collection.has_room(used_bytes) {
+            true => Room::Soon,
+            false => Room::No,
+        }
+    }
+
+    /// Returns whether the memory is used up.
+    pub(crate) fn is_full(&self) -> bool {
+        counted_bytes(self.main) >= self.memory_bytes_max
+    }
+
+    /// Returns whether a collection is under way that [`collect_some`](Self::collect_some) continues.
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.collection.is_under_way()
+    }
+
+    /// Continues the collection, until `is_late` or for a bounded amount of work.
+    pub(crate) fn collect_some(&mut self, now_ms: u64, is_late: impl Fn() -> bool) {
+        self.collection.go_on(self.main, now_ms, is_late);
     }
 
     /// Calls into Lua by `mlua`'s means, within the budget of one run, or of the loading of a script.
@@ -240,7 +267,7 @@ impl Machine {
         // SAFETY: `arguments` values lie on the stack, above the function if it has not begun. The call is protected.
         let status = unsafe { ffi::lua_resume(state, ptr::null_mut(), arguments, ptr::null_mut()) };
         self.leave();
-        self.collect_if_due();
+        self.watch_memory();
         match status {
             ffi::LUA_OK => {
                 // SAFETY: what it returned is of no interest.
@@ -251,7 +278,13 @@ impl Machine {
                 Some(token) => Ran::Waits(token),
                 None => Ran::Failed(self.failure(state, STRAY_YIELD.to_owned())),
             },
-            _ => Ran::Failed(self.failure(state, self.error_text(state))),
+            _ => {
+                // Most likely it was ended for what it has taken, and gives it back.
+                if self.is_full() {
+                    self.collection.begin_anew(self.main);
+                }
+                Ran::Failed(self.failure(state, self.error_text(state)))
+            }
         }
     }
 

@@ -23,6 +23,7 @@
 compile_error!("Lua's errors unwind through Rust: build with panic = \"unwind\"");
 
 mod clients;
+mod collection;
 mod functions;
 mod machine;
 mod object;
@@ -32,7 +33,7 @@ mod tables;
 
 pub(crate) use functions::Natives;
 pub(crate) use machine::{
-    Argument, Coroutine, Doom, Failure, Machine, Ran, Reference, counted_bytes, doom,
+    Argument, Coroutine, Doom, Failure, Machine, Ran, Reference, Room, counted_bytes, doom,
 };
 pub(crate) use system::{cpu_ns, learn_stack, on_signal, peek, signal};
 pub(crate) use tables::Tables;

@@ -41,8 +41,7 @@ impl Vm {
         let coroutine = self.machine.prepare(function, &arguments);
         self.machine.release(list);
         self.is_told = true;
-        self.run(coroutine, Owner::Events, &[]);
-        self.settle_after_call();
+        self.begin_or_keep(coroutine, Owner::Events);
     }
 
     fn list_of(&self, events: &[Event<'_>]) -> mlua::Result<Table> {

@@ -28,7 +28,7 @@ impl Vm {
     pub fn decide(&mut self, number: u64, asked: &Asked<'_>, now: Now) {
         self.set_now(now);
         self.desk.open_question(number, asked);
-        if !self.machine.has_room() {
+        if !self.has_room() {
             self.desk.log(Level::Error, OVER_MEMORY);
             return self.desk.rule(number, Ruling::Failed);
         }
@@ -68,7 +68,7 @@ impl Vm {
             |owner| matches!(owner, Owner::Question(of, _) if of == number),
             crate::TOO_LATE,
         );
-        self.settle_after_call();
+        self.settle();
     }
 
     /// A call of the handler with what is asked, which has not begun.

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 
+use super::slice::Slice;
 use super::{HANDLERS, Handler, Service, Vm};
 use crate::MessageKind;
 use crate::World;
 use crate::app::{App, Role};
+use crate::clock::Clock;
 use crate::code::{Code, CodeError};
 use crate::desk::Desk;
 use crate::effects::Level;
@@ -100,12 +102,13 @@ impl Vm {
         let libraries =
             StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS | StdLib::JIT;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        let watch = Watch::this_thread().map_err(LoadError::Watch)?;
         let desk = Rc::new(Desk::new(
             Rc::clone(&world.0),
+            Clock::new(world.0.pace, watch.clone()),
             worker,
             app.limits.memory_bytes_max,
         ));
-        let watch = Watch::this_thread().map_err(LoadError::Watch)?;
         let budget_ns = u64::try_from(app.limits.cpu_budget.as_nanos()).unwrap_or(u64::MAX);
         let machine = Machine::new(&lua, watch, budget_ns, app.limits.memory_bytes_max)?;
 
@@ -200,7 +203,7 @@ impl Vm {
             leaving: BTreeMap::new(),
             handlers,
             postponed: VecDeque::new(),
-            turn_began: 0,
+            slice: Slice::default(),
             slow: None,
             has_begun: false,
             role: app.role,

@@ -1,30 +1,30 @@
-//! A VM's part of a turn: what has become due begins or goes on, within the time that a turn has.
+//! A VM's part of a turn: what has become due begins or goes on, within the [slice](super::slice) that a turn has.
 //!
 //! What does not fit waits for the next turn, in order.
 
-use super::{Answer, Handler, Postponed, STEPS_MAX, TURN_TICKS, Vm};
+use super::slice::{Class, Classes};
+use super::{Answer, Handler, Postponed, Vm};
 use veche_calls::Outcome;
 
 use crate::Now;
 use crate::desk::{Spawned, Woken};
 use crate::effects::Token;
 use crate::modules;
-use crate::raw::{Argument, Coroutine, Failure};
+use crate::raw::{Argument, Coroutine, Failure, Room};
 use crate::task::{Owner, Task};
+
+/// Coroutines of one class that begin or go on before it is another class's turn.
+const SHARE_STEPS_MAX: usize = 64;
+
+/// Coroutines that begin or go on in one turn, beyond the first share of each class.
+const STEPS_MAX: usize = 256;
 
 impl Vm {
     /// An effect with a token was carried out, or failed.
     pub fn answer(&mut self, token: Token, answer: &Answer, now: Now) {
         self.set_now(now);
-        let yes = Argument::Boolean(true);
-        match answer {
-            Answer::Done => self.go_on(token, &[yes, yes]),
-            Answer::Number(number) => self.go_on(token, &[yes, Argument::Number(*number)]),
-            Answer::No(words) => {
-                let words = Argument::Bytes(words.as_bytes());
-                self.go_on(token, &[yes, Argument::Nil, words]);
-            }
-            Answer::Failed(words) => self.fail(token, words),
+        if self.is_waiting(token) {
+            self.wake(token, Woken::Answered(answer.clone()));
         }
         self.settle();
     }
@@ -38,30 +38,63 @@ impl Vm {
     /// A call to the world is over.
     pub fn replied(&mut self, token: Token, outcome: Outcome, now: Now) {
         self.set_now(now);
-        if let Some(task) = self.tasks.take_waiting(token) {
-            let yes = Argument::Boolean(true);
-            if let Some(value) = modules::plain(&outcome) {
-                self.desk.ended(token);
-                self.run(task.coroutine, task.owner, &[yes, yes, value]);
-            } else {
-                let caller = task.coroutine.reference();
-                self.desk.set_outcome(token, outcome, caller);
-                self.run(task.coroutine, task.owner, &[yes]);
-                self.desk.clear_outcome();
-            }
+        if self.is_waiting(token) {
+            self.wake(token, Woken::Replied(Box::new(outcome)));
         }
         self.settle();
+    }
+
+    /// Lets the coroutine that waits with a token go on, at once where nothing is before it.
+    fn wake(&mut self, token: Token, how: Woken) {
+        if self.desk.has_woken() || !self.slice.admits(self.desk.clock.ticks()) {
+            self.desk.wake(token, how);
+        } else {
+            self.wake_now(token, how);
+        }
+    }
+
+    fn wake_now(&mut self, token: Token, how: Woken) {
+        let yes = Argument::Boolean(true);
+        match how {
+            Woken::Up => self.go_on(token, &[yes]),
+            Woken::Cancelled => self.cancel(token.0),
+            Woken::Answered(Answer::Done) => self.go_on(token, &[yes, yes]),
+            Woken::Answered(Answer::Number(number)) => {
+                self.go_on(token, &[yes, Argument::Number(number)]);
+            }
+            Woken::Answered(Answer::No(words)) => {
+                let words = Argument::Bytes(words.as_bytes());
+                self.go_on(token, &[yes, Argument::Nil, words]);
+            }
+            Woken::Answered(Answer::Failed(words)) => self.fail(token, &words),
+            Woken::Replied(outcome) => self.go_on_with(token, *outcome),
+        }
+    }
+
+    fn go_on_with(&mut self, token: Token, outcome: Outcome) {
+        let Some(task) = self.tasks.take_waiting(token) else {
+            return;
+        };
+        let yes = Argument::Boolean(true);
+        if let Some(value) = modules::plain(&outcome) {
+            self.desk.ended(token);
+            self.run(task.coroutine, task.owner, &[yes, yes, value]);
+        } else {
+            let caller = task.coroutine.reference();
+            self.desk.set_outcome(token, outcome, caller);
+            self.run(task.coroutine, task.owner, &[yes]);
+            self.desk.clear_outcome();
+        }
     }
 
     /// Goes on with what has become due; the first call begins `app.start`, and nothing runs before it.
     pub fn turn(&mut self, now: Now) {
         self.set_now(now);
-        self.turn_began = self.machine.ticks();
+        self.slice.open(self.desk.clock.ticks());
         if !self.has_begun {
             self.has_begun = true;
             self.start();
         }
-        self.begin_postponed();
         let tasks = &self.tasks;
         let rung = self
             .desk
@@ -71,35 +104,139 @@ impl Vm {
         for token in rung {
             self.desk.wake(token, Woken::Up);
         }
-        self.settle();
+        let served = self.share_out();
+        self.slice.end_turn(served, self.ready());
+        self.collect();
+        self.desk.yields().end_turn();
         let tasks = &self.tasks;
         self.desk
             .tidy_sleepers(tasks.len(), |token| tasks.is_waiting(token));
     }
 
-    pub(super) fn begin_postponed(&mut self) {
-        while !self.is_over_time()
-            && let Some(postponed) = self.postponed.pop_front()
-        {
-            match postponed {
-                Postponed::Of(id) => self.next_of(id),
-                Postponed::Task(place) => self.begin_prepared(place),
+    /// Lets the classes that have work run, each for its share; those that were served. Where that takes little time
+    /// they have another share, so that coroutines that wake each other need no turn for each step.
+    fn share_out(&mut self) -> Classes {
+        let mut served = Classes::default();
+        let mut steps = 0;
+        let began = self.desk.clock.ticks();
+        loop {
+            let ready = self.ready();
+            let order = self.slice.order();
+            for class in order.into_iter().filter(|class| ready.has(*class)) {
+                if !self.has_time() {
+                    return served;
+                }
+                steps += self.run_share(class);
+                served.add(class);
+            }
+            let is_quick = self.desk.clock.ticks() == began && steps < STEPS_MAX;
+            if ready.is_empty() || !is_quick {
+                return served;
             }
         }
     }
 
-    pub(super) fn begin_prepared(&mut self, place: u32) {
-        if let Some(task) = self.tasks.take(place) {
-            self.run(task.coroutine, task.owner, &[]);
+    /// Lets one class run for its share; how many coroutines that were.
+    fn run_share(&mut self, class: Class) -> usize {
+        self.slice.begin_share(self.desk.clock.ticks());
+        let mut steps = 0;
+        while steps < SHARE_STEPS_MAX && self.step(class) {
+            steps += 1;
+            if self.is_share_over() || !self.has_time() {
+                break;
+            }
+        }
+        steps
+    }
+
+    /// Lets the next coroutine of a class begin or go on, if there is one.
+    fn step(&mut self, class: Class) -> bool {
+        match class {
+            Class::Replies => {
+                let Some((token, how)) = self.desk.take_woken() else {
+                    return false;
+                };
+                self.wake_now(token, how);
+            }
+            Class::Calls if self.is_short() => return false,
+            Class::Calls => match self.postponed.pop_front() {
+                Some(Postponed::Of(id)) => self.next_of(id),
+                Some(Postponed::Task(place)) => self.begin_prepared(place),
+                None => return false,
+            },
+            Class::Tasks => match self.desk.take_spawned() {
+                Some(spawned) => self.begin(spawned),
+                None => return false,
+            },
+            Class::Timers => {
+                let now_ms = self.desk.world.now.get().mono_ms;
+                let Some(token) = self.desk.take_sleeper(now_ms) else {
+                    return false;
+                };
+                self.go_on(token, &[Argument::Boolean(true)]);
+            }
+            Class::Yields => {
+                let next = self.desk.yields().take();
+                let Some(token) = next else { return false };
+                self.go_on(token, &[Argument::Boolean(true)]);
+            }
+        }
+        true
+    }
+
+    /// The classes that have work.
+    fn ready(&self) -> Classes {
+        let has_work = |class: &Class| match class {
+            Class::Replies => self.desk.has_woken(),
+            Class::Calls => !self.postponed.is_empty() && !self.is_short(),
+            Class::Tasks => self.desk.has_spawned(),
+            Class::Timers => self.desk.wakes_ms() <= self.desk.world.now.get().mono_ms,
+            Class::Yields => self.desk.yields().has_ready(),
+        };
+        Class::ALL.into_iter().filter(has_work).collect()
+    }
+
+    /// Whether the turn has time for another coroutine, and room for what it wants done.
+    fn has_time(&self) -> bool {
+        !self.slice.is_over(self.desk.clock.ticks()) && !self.desk.world.effects.borrow().is_much()
+    }
+
+    /// Whether what runs now has used up its share of the turn.
+    pub(super) fn is_share_over(&self) -> bool {
+        self.slice.is_share_over(self.desk.clock.ticks())
+    }
+
+    /// Whether a call may begin at once: the slice has time for it, the memory room, and none waits.
+    pub(super) fn admits_calls(&mut self) -> bool {
+        self.postponed.is_empty() && !self.is_short() && self.slice.admits(self.desk.clock.ticks())
+    }
+
+    /// Whether there is memory for another call, now or once a collection is over.
+    pub(super) fn has_room(&mut self) -> bool {
+        self.machine.room(self.desk.world.now.get().mono_ms) != Room::No
+    }
+
+    /// Whether calls wait for the end of a collection.
+    fn is_short(&self) -> bool {
+        self.machine.is_collecting() && self.machine.is_full()
+    }
+
+    /// Continues a collection, if one is under way.
+    fn collect(&mut self) {
+        if self.machine.is_collecting() {
+            let clock = &self.desk.clock;
+            self.slice.begin_share(clock.ticks());
+            let slice = &self.slice;
+            let now_ms = self.desk.world.now.get().mono_ms;
+            self.machine
+                .collect_some(now_ms, || slice.is_share_over(clock.ticks()));
         }
     }
 
-    /// Whether the calls of this turn have taken their time.
-    #[must_use]
-    pub fn is_over_time(&self) -> bool {
-        // In a test no real clock may decide what runs when.
-        !self.desk.world.is_seeded()
-            && self.machine.ticks().wrapping_sub(self.turn_began) >= TURN_TICKS
+    fn begin_prepared(&mut self, place: u32) {
+        if let Some(task) = self.tasks.take(place) {
+            self.run(task.coroutine, task.owner, &[]);
+        }
     }
 
     /// When [`turn`](Self::turn) has something to do, in monotonic milliseconds.
@@ -108,6 +245,8 @@ impl Vm {
         if !self.has_begun
             || !self.postponed.is_empty()
             || self.desk.is_busy()
+            || !self.desk.yields().is_empty()
+            || self.machine.is_collecting()
             || self.desk.world.queues.has_rung()
         {
             return 0;
@@ -133,7 +272,6 @@ impl Vm {
             .collect();
         self.postponed
             .extend(waiting.into_iter().map(Postponed::Of));
-        self.begin_postponed();
     }
 
     pub(super) fn go_on(&mut self, token: Token, answer: &[Argument<'_>]) {
@@ -160,7 +298,7 @@ impl Vm {
     /// Lets a prepared coroutine begin; before `app.start` is over, or where the turn has no time left, it is kept until
     /// then.
     pub(super) fn begin_or_keep(&mut self, coroutine: Coroutine, owner: Owner) {
-        let is_late = self.is_over_time();
+        let is_late = !self.admits_calls();
         if let Some(gate) = &mut self.gate {
             gate.push_back(self.tasks.keep_prepared(coroutine, owner));
         } else if is_late {
@@ -168,35 +306,20 @@ impl Vm {
             self.postponed.push_back(Postponed::Task(place));
         } else {
             self.run(coroutine, owner, &[]);
-            self.settle_after_call();
-        }
-    }
-
-    pub(super) fn settle_after_call(&mut self) {
-        if self.desk.is_busy() {
             self.settle();
         }
     }
 
-    /// Lets begin and go on what can, as far as a turn allows.
+    /// Lets go on what a call has brought about, while the slice has time for that without a turn.
     pub(super) fn settle(&mut self) {
-        let now_ms = self.desk.world.now.get().mono_ms;
-        for _ in 0..STEPS_MAX {
-            if self.is_over_time() || self.desk.world.effects.borrow().is_much() {
-                break;
-            }
-            if let Some((token, how)) = self.desk.take_woken() {
-                match how {
-                    Woken::Up => self.go_on(token, &[Argument::Boolean(true)]),
-                    Woken::Cancelled => self.cancel(token.0),
-                }
-            } else if let Some(spawned) = self.desk.take_spawned() {
-                self.begin(spawned);
-            } else if let Some(token) = self.desk.take_sleeper(now_ms) {
-                self.go_on(token, &[Argument::Boolean(true)]);
-            } else {
-                break;
-            }
+        let mut steps = 0;
+        while steps < STEPS_MAX
+            && self.desk.is_busy()
+            && self.slice.admits(self.desk.clock.ticks())
+            && self.has_time()
+            && (self.step(Class::Replies) || self.step(Class::Tasks))
+        {
+            steps += 1;
         }
     }
 

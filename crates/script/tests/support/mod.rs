@@ -71,6 +71,16 @@ pub(crate) fn load(folder: &Folder, script: &str, limits: Limits) -> Result<Vm, 
 }
 
 fn load_as(role: Role, folder: &Folder, script: &str, limits: Limits) -> Result<Vm, LoadError> {
+    load_in(&World::default(), role, folder, script, limits)
+}
+
+fn load_in(
+    world: &World,
+    role: Role,
+    folder: &Folder,
+    script: &str,
+    limits: Limits,
+) -> Result<Vm, LoadError> {
     let path = folder.write("app.lua", script);
     let app = App {
         name: "test".into(),
@@ -80,7 +90,7 @@ fn load_as(role: Role, folder: &Folder, script: &str, limits: Limits) -> Result<
         role,
     };
     let code = Arc::new(Code::read(&path)?);
-    Vm::new(&app, &code, &World::default(), 0)
+    Vm::new(&app, &code, world, 0)
 }
 
 /// What a bad script says.
@@ -102,6 +112,20 @@ impl Bench {
 
     pub(crate) fn in_folder(folder: Folder, script: &str, limits: Limits) -> Self {
         let mut vm = load(&folder, script, limits).unwrap_or_else(|error| panic!("{error}"));
+        vm.turn(Now::default());
+        Self {
+            vm,
+            now: Now::default(),
+            folder,
+            effects: Effects::default(),
+        }
+    }
+
+    /// A VM whose turns are measured in runs.
+    pub(crate) fn counting(script: &str) -> Self {
+        let (world, folder) = (World::counting_runs(), Folder::new());
+        let vm = load_in(&world, Role::Clients, &folder, script, limits());
+        let mut vm = vm.unwrap_or_else(|error| panic!("{error}"));
         vm.turn(Now::default());
         Self {
             vm,
@@ -157,6 +181,25 @@ impl Bench {
     pub(crate) fn advance(&mut self, ms: u64) {
         self.now.mono_ms += ms;
         self.vm.turn(self.now);
+    }
+
+    /// What there is to do as soon as there is something, but for connections that take their next message.
+    pub(crate) fn told_soon(&mut self) -> Vec<String> {
+        for _ in 0..1000 {
+            self.advance(1);
+            let mut told = self.told();
+            told.retain(|line| !line.starts_with("ready "));
+            if !told.is_empty() {
+                return told;
+            }
+        }
+        panic!("nothing comes of it")
+    }
+
+    pub(crate) fn pass_some_turns(&mut self, turns: usize) {
+        for _ in 0..turns {
+            self.advance(1);
+        }
     }
 
     /// Lets time pass until nothing is left to do, at most an hour.

@@ -56,7 +56,7 @@ pub(super) struct Calls {
     has_orders: bool,
 }
 
-/// Outcomes handed in within a turn; the others are in the next.
+/// Outcomes that are handed to VMs in one turn; the others are in the next.
 const OUTCOMES_MAX: usize = 1024;
 
 impl Calls {
@@ -128,18 +128,13 @@ impl Here {
             calls.outcomes.extend(calls.taken.drain(..));
         }
         for _ in 0..OUTCOMES_MAX {
-            let Some((id, _)) = self.calls.outcomes.front() else {
+            let Some((id, outcome)) = self.calls.outcomes.pop_front() else {
                 return;
             };
-            let app = AppId(id.app);
-            if self.app(app).is_some_and(|app| app.vm.is_over_time()) {
-                return;
-            }
-            if let Some((id, outcome)) = self.calls.outcomes.pop_front() {
-                self.run(app, None, shared, |app, now| {
-                    app.replied(Token(id.token), outcome, now);
-                });
-            }
+            // A VM that has no time for it now keeps it for its turn.
+            self.run(AppId(id.app), None, shared, |app, now| {
+                app.replied(Token(id.token), outcome, now);
+            });
         }
     }
 }

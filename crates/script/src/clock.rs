@@ -1,0 +1,74 @@
+//! The clock that divides a turn: coarse, and free to read.
+
+use std::cell::Cell;
+
+use crate::watch::Watch;
+
+/// Looks at a clock without time after which a run counts as long.
+const LOOKS_MAX: u32 = 64;
+
+/// How time passes for turns and runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// By the watchdog's ticks.
+    #[default]
+    Real,
+    /// Each run takes one tick. For tests of turns.
+    Runs,
+    /// Not at all. For tests of applications, in which no real clock may decide what runs when.
+    Still,
+}
+
+/// The clock of one VM.
+pub(crate) struct Clock {
+    pace: Pace,
+    watch: Watch,
+    /// Runs so far.
+    runs: Cell<u64>,
+    /// The tick at which the current run began.
+    run_began: Cell<u64>,
+    /// How often the current run has asked whether it is long.
+    looks: Cell<u32>,
+}
+
+impl Clock {
+    pub(crate) fn new(pace: Pace, watch: Watch) -> Self {
+        Self {
+            pace,
+            watch,
+            runs: Cell::new(0),
+            run_began: Cell::new(0),
+            looks: Cell::new(0),
+        }
+    }
+
+    /// Returns the current tick.
+    pub(crate) fn ticks(&self) -> u64 {
+        match self.pace {
+            Pace::Real => self.watch.ticks(),
+            Pace::Runs => self.runs.get(),
+            Pace::Still => 0,
+        }
+    }
+
+    /// A coroutine begins to run.
+    pub(crate) fn begin_run(&self) {
+        self.run_began.set(self.ticks());
+        self.looks.set(0);
+    }
+
+    /// It has ended, or waits.
+    pub(crate) fn end_run(&self) {
+        self.runs.set(self.runs.get() + 1);
+    }
+
+    /// Returns whether the current run has used up its slice, so that a call that may wait lets others run first.
+    pub(crate) fn is_run_long(&self) -> bool {
+        if self.pace == Pace::Real {
+            return self.ticks() != self.run_began.get();
+        }
+        let looks = self.looks.get() + 1;
+        self.looks.set(looks);
+        looks >= LOOKS_MAX
+    }
+}

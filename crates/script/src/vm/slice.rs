@@ -1,0 +1,192 @@
+//! How a turn's time is divided: each class of work gets a share of the slice, so that none keeps another from running.
+//!
+//! Calls that come between two turns begin at once while the slice has time for them. In the turn each class that has
+//! work runs for a share; when the slice is used up the rest waits. A class that was passed over goes first in the next
+//! turn, replies before all others: a reply waits at most two turns, whatever else there is to do. It does not know
+//! what the work is.
+
+/// Ticks of a slice, of about 4 ms each. Handlers that are within their budgets one by one hold their worker no longer
+/// together.
+const SLICE_TICKS: u64 = 5;
+/// Ticks of it for calls that begin at once.
+const DIRECT_TICKS: u64 = 2;
+/// Ticks of one class in a turn.
+const SHARE_TICKS: u64 = 1;
+
+/// A kind of work, in the order in which a turn serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Coroutines that got what they waited for.
+    Replies,
+    /// Calls that did not begin at once.
+    Calls,
+    /// Coroutines that were spawned.
+    Tasks,
+    /// Waits that end by time.
+    Timers,
+    /// Coroutines that let others run.
+    Yields,
+}
+
+impl Class {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Replies,
+        Self::Calls,
+        Self::Tasks,
+        Self::Timers,
+        Self::Yields,
+    ];
+}
+
+/// Some of the classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Classes(u8);
+
+impl Classes {
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn has(self, class: Class) -> bool {
+        self.0 & 1 << class as u8 != 0
+    }
+
+    pub(super) fn add(&mut self, class: Class) {
+        self.0 |= 1 << class as u8;
+    }
+}
+
+impl FromIterator<Class> for Classes {
+    fn from_iter<I: IntoIterator<Item = Class>>(classes: I) -> Self {
+        let mut all = Self::default();
+        classes.into_iter().for_each(|class| all.add(class));
+        all
+    }
+}
+
+/// The time of a turn. `ticks` is always the clock's current one.
+#[derive(Debug)]
+pub(super) struct Slice {
+    began: u64,
+    share_began: u64,
+    share_ticks: u64,
+    /// The turn is over: what comes next is of another slice.
+    is_closed: bool,
+    /// Turns in a row in which a class had work, and none of it ran.
+    passed_over: [u32; Class::ALL.len()],
+}
+
+impl Default for Slice {
+    fn default() -> Self {
+        Self {
+            began: 0,
+            share_began: 0,
+            share_ticks: 0,
+            is_closed: true,
+            passed_over: [0; Class::ALL.len()],
+        }
+    }
+}
+
+impl Slice {
+    /// Begins another slice.
+    pub(super) fn begin(&mut self, ticks: u64) {
+        self.began = ticks;
+        self.share_began = ticks;
+        self.share_ticks = DIRECT_TICKS;
+        self.is_closed = false;
+    }
+
+    /// Begins another slice unless one is under way: that of the calls that have come since the last turn.
+    pub(super) fn open(&mut self, ticks: u64) {
+        if self.is_closed {
+            self.begin(ticks);
+        }
+    }
+
+    /// Begins the share of a class.
+    pub(super) fn begin_share(&mut self, ticks: u64) {
+        self.share_began = ticks;
+        self.share_ticks = SHARE_TICKS;
+    }
+
+    /// Returns whether what runs now has used up its share.
+    pub(super) fn is_share_over(&self, ticks: u64) -> bool {
+        ticks.wrapping_sub(self.share_began) >= self.share_ticks
+    }
+
+    /// Returns whether the turn has used up its time.
+    pub(super) fn is_over(&self, ticks: u64) -> bool {
+        ticks.wrapping_sub(self.began) >= SLICE_TICKS
+    }
+
+    /// Returns whether a call may begin without waiting for the turn. Not while a class waits that was passed over.
+    pub(super) fn admits(&mut self, ticks: u64) -> bool {
+        self.open(ticks);
+        let has_time = ticks.wrapping_sub(self.began) < DIRECT_TICKS;
+        has_time && self.passed_over.iter().all(|turns| *turns == 0)
+    }
+
+    /// Returns the order of a turn.
+    pub(super) fn order(&self) -> [Class; Class::ALL.len()] {
+        let mut order = Class::ALL;
+        order.sort_by_key(|class| {
+            let turns = self.passed_over[*class as usize];
+            let is_late_reply = *class == Class::Replies && turns > 0;
+            (!is_late_reply, u32::MAX - turns)
+        });
+        order
+    }
+
+    /// Ends the turn, in which some classes were served and some have work left.
+    pub(super) fn end_turn(&mut self, served: Classes, left: Classes) {
+        self.is_closed = true;
+        for class in Class::ALL {
+            let turns = &mut self.passed_over[class as usize];
+            *turns = match left.has(class) && !served.has(class) {
+                true => turns.saturating_add(1),
+                false => 0,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_that_was_passed_over_goes_first_and_replies_before_all() {
+        let mut slice = Slice::default();
+        assert_eq!(slice.order(), Class::ALL);
+        let all: Classes = Class::ALL.into_iter().collect();
+        let mut waits = [0u32; Class::ALL.len()];
+        // Each turn has time for one class.
+        for _ in 0..50 {
+            let first = slice.order()[0];
+            for class in Class::ALL {
+                let wait = &mut waits[class as usize];
+                *wait = if class == first { 0 } else { *wait + 1 };
+            }
+            assert!(waits[Class::Replies as usize] < 2, "{waits:?}");
+            assert!(waits.iter().all(|wait| *wait < 8), "{waits:?}");
+            slice.end_turn([first].into_iter().collect(), all);
+        }
+    }
+
+    #[test]
+    fn calls_begin_at_once_within_their_part_of_the_slice() {
+        let mut slice = Slice::default();
+        slice.begin(7);
+        assert!(slice.admits(7) && slice.admits(8) && !slice.admits(9));
+        slice.open(9);
+        assert!(!slice.is_over(11) && slice.is_over(12));
+        slice.begin_share(9);
+        assert!(!slice.is_share_over(9) && slice.is_share_over(10));
+        let timers = [Class::Timers].into_iter().collect();
+        slice.end_turn(Classes::default(), timers);
+        assert!(!slice.admits(20), "timers were passed over");
+        slice.end_turn(timers, timers);
+        assert!(slice.admits(30), "the slice is a new one");
+    }
+}
