@@ -7,7 +7,7 @@ use veche_hub::{Ticket, WorkerId};
 use veche_worker::{TurnState, Worker, WorkerMessage};
 
 use crate::app::{APP, Numbers};
-use crate::{end_turn, posted, turn, worker, worker_at};
+use crate::{end_turn, posted, worker, worker_at};
 
 /// What `posted` makes of mail for a hub.
 const MAIL: u32 = u32::MAX;
