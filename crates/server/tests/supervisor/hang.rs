@@ -75,7 +75,7 @@ fn without_a_watchdog_a_process_may_hang() {
 /// A debugger stops the worker's thread, in the middle of a turn if it is busy; the rest of the process goes on.
 #[test]
 fn a_worker_that_hangs_is_named_and_its_process_replaced() {
-    const STOPS: u32 = 20;
+    const STOPS: u32 = 60;
     let mut veche = Veche::prepare("stuck", "watchdog_timeout = \"1s\"");
     veche.write_config("watchdog_timeout = \"1s\"", "workers = 1");
     veche.start_again();
