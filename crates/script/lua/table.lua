@@ -13,8 +13,6 @@ local watch, next, decode = native.watch, native.next, inner.native.modules.json
 
 -- Rows of a scan after which others get their turn, and those that are fetched at a time.
 local ROWS_PER_TURN, SLICE_ROWS = 4096, 256
--- Rows of a slice after which a scan looks for the first time whether its run has become long.
-local ROWS_PER_LOOK = 4
 
 -- By number: the one object of each table, and what is known of it.
 local objects, known = {}, {}
@@ -130,7 +128,7 @@ local function refill(state)
     end
     state.count = count
     if count > 0 then
-      state.at, state.look = 1, ROWS_PER_LOOK
+      state.at = 1
       return state.make(state, 0)
     end
   end
@@ -143,11 +141,6 @@ end
 local function step(state)
   local at = state.at
   if at < state.count then
-    if at == state.look then
-      -- Rows that cost much are few before the next look.
-      state.look = at * 2
-      give_way(2)
-    end
     state.at = at + 1
     return state.make(state, at * state.width)
   end
@@ -166,7 +159,7 @@ local function begin(scan, self, maker, ...)
   if state then pool[#pool] = nil else state = {} end
   local count, cursor = scan(self, state, maker.places, ...)
   state.make, state.width = maker.make, maker.width
-  state.of, state.count, state.cursor, state.at, state.look, state.seen = self, count, cursor, 0, ROWS_PER_LOOK, 0
+  state.of, state.count, state.cursor, state.at, state.seen = self, count, cursor, 0, 0
   return step, state
 end
 

@@ -205,11 +205,6 @@ fn loops_over_what_is_ready_let_others_run() {
             "for change in watch do done = done + 1 if done == 500 then break end end",
         ),
         (
-            "rows of a table",
-            "for i = 1, 500 do t:upsert { id = i } end",
-            "for _ = 1, 100 do for row in t:scan('key') do done = done + 1 end end",
-        ),
-        (
             "a channel",
             "for i = 1, 500 do c:send(i) end",
             "for _ in c:values() do done = done + 1 if done == 500 then break end end",
