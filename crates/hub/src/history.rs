@@ -160,13 +160,15 @@ impl Hub {
         }
     }
 
-    /// Lets go of the publications of channels that are idle longest while there are too many, and of silent streams that
-    /// nobody is subscribed to while those are too many. Entries may go with these: to be called while no index of one is
-    /// held.
+    /// Evicts publications of the channels that are idle longest while there are too many, and, where silent streams have
+    /// grown beyond their part, looks for some without subscribers. Entries may go with these: to be called while no
+    /// index of one is held.
     pub(crate) fn keep_to_budget(&mut self) {
-        if self.has_too_many_silent() {
+        // Without growth there is no search: where all of them are in use, each publication would pay for one.
+        if self.has_too_many_silent() && self.streams.silent() > self.silent_bytes {
             self.search(SEARCHED);
         }
+        self.silent_bytes = self.streams.silent();
         let bytes_max = self.history_bytes_max;
         for _ in 0..EVICTIONS_MAX {
             if self.streams.held() <= bytes_max || !self.streams.evict(bytes_max) {

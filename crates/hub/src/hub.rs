@@ -43,6 +43,8 @@ pub struct Hub {
     /// As home: what channels remember, and how many bytes that may take.
     pub(crate) streams: Streams,
     pub(crate) history_bytes_max: usize,
+    /// What streams without publications took when the budget was last looked at.
+    pub(crate) silent_bytes: usize,
     pub(crate) history_answer_max: usize,
     /// Until then the wall clock may not be right, by the other one.
     pub(crate) doubts_clock_until: u64,
@@ -123,6 +125,7 @@ impl Hub {
             namespaces: Arc::default(),
             streams: Streams::new(epochs),
             history_bytes_max: usize::MAX,
+            silent_bytes: 0,
             history_answer_max: usize::MAX,
             doubts_clock_until: 0,
             recent: Recent::default(),
