@@ -64,7 +64,7 @@ local function try_park(token)
 end
 
 -- What may wait begins with this: a run that has used up its slice lets others run first, so that a loop never holds its
--- worker, however much is ready for it. Errors stand where `level` says, as those of `error` for whoever calls this.
+-- worker, however much is ready for it. `level` is that of `error`, for the caller.
 local function give_way(level)
   if is_long() and can_wait() then
     local ok, why = co_yield(WAITS, native.sleep(0))

@@ -1,6 +1,6 @@
 ---@meta
--- `veche.random`: numbers that nobody can guess, from the system's generator. `math.random` is faster and can
--- be guessed; each VM seeds it from the system's generator.
+-- `veche.random`: unpredictable numbers from the system's generator. `math.random` is faster and
+-- predictable; each VM seeds it from the system's generator.
 
 ---@class veche.random
 local random = {}

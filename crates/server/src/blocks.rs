@@ -1,9 +1,10 @@
 //! Users and tokens that are not let in: one table for all workers, and a file, so that a new process knows them too.
 //!
-//! The file has a line of JSON for each word of the back end, in order; the last one of a user or token counts. It is
-//! written before the back end gets its answer, and the disk is asked for it by the control thread within about a second,
-//! so that no worker waits for a disk: a power cut costs what came since. What can't be written is in force all the same,
-//! the back end is told, and it is tried again. What is over stays in the table and in the file, since the clock may be ahead for a while. While one process takes over from another both have it: each writes under a lock, and looks about
+//! The file has a line of JSON for each command of the back end, in order; the last one of a user or token counts. It is
+//! written before the back end gets its answer, and synced by the control thread within about a second, so that no worker
+//! waits for the disk: a power cut loses the commands since the last sync. What can't be written is in force all the same,
+//! the back end is told, and it is tried again. What is over stays in the table and in the file, since the clock may be
+//! ahead for a while. While one process takes over from another both have it: each writes under a lock, and reads about
 //! once a second what the other one has written. Where most of it is over it is written anew.
 
 #[cfg(test)]
@@ -131,7 +132,7 @@ impl Blocks {
         let log = file.as_mut()?;
         let result = self.catch_up(log, now_s);
         let unsynced = std::mem::take(&mut log.is_unsynced).then(|| log.path.clone());
-        // Workers that block somebody do not wait for the disk.
+        // No worker waits for the disk.
         drop(file);
         let synced = unsynced.map_or(Ok(()), |path| self.sync(&path));
         Some((now() + LOOK_EVERY, result.and(synced)))

@@ -1,7 +1,7 @@
 //! Collections near the limit of memory: whole cycles of the collector, in slices.
 //!
 //! By itself Lua begins a cycle when memory has grown by as much as is in use, which near the limit is too late. Here
-//! one begins in time, and each turn continues it by a bounded amount of work, so that nobody waits for a whole one.
+//! one begins in time, and each turn continues it by a bounded amount of work, so that no call waits for a whole one.
 
 use std::ffi::c_int;
 

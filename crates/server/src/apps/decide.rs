@@ -32,7 +32,7 @@ pub(super) struct Questions {
     counts: Vec<[usize; Kind::ALL.len()]>,
     /// When they are given up, in monotonic milliseconds, by number.
     due: BTreeSet<(u64, u64)>,
-    /// What was decided and waits for what its handler has published: whoever has scripts publish waits with them.
+    /// Decisions that wait for what their handlers have published, which paces clients that make scripts publish.
     held: Vec<Held>,
     warnings: Seldom,
 }
