@@ -9,6 +9,10 @@ import time
 from harness import servers
 
 
+# Between the last handshake and a look at memory: by then the allocator has given back what handshakes took meanwhile.
+IDLE_SECONDS = 3.0
+
+
 class LoadError(Exception):
     """The load did not go as it must: failed connections, wrong answers, requests not kept alive."""
 
@@ -101,7 +105,7 @@ def _hold(command, server):
     process = subprocess.Popen(_pinned(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     if process.stdout.readline().strip() != "open":
         raise LoadError("the idle crowd did not open")
-    time.sleep(1.0)
+    time.sleep(IDLE_SECONDS)
     memory = server.memory_bytes()
     output, _ = process.communicate("", timeout=60)
     if json.loads(output)["closed_meanwhile"]:

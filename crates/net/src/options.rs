@@ -13,7 +13,7 @@ pub struct Options {
     pub receives_max: usize,
     /// Most connections that one listener accepts in a turn. Default 64.
     pub accepts_max: usize,
-    /// Most timers that fire in a turn. Default 1,024.
+    /// Most timers that fire in a turn. Default 64: a timer may close its connection, which costs as much as a receive.
     pub timers_max: usize,
     /// Where `Drained` fires. Default 16 KiB.
     pub low_water_bytes: usize,
@@ -38,7 +38,7 @@ impl Default for Options {
             receive_bytes: 64 * 1024,
             receives_max: 64,
             accepts_max: 64,
-            timers_max: 1024,
+            timers_max: 64,
             low_water_bytes: 16 * 1024,
             accept_retry_ms: 100,
             ring_buffers: 8,

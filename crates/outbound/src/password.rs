@@ -147,7 +147,7 @@ impl Hasher {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::future::{join_all, select};
+    use futures_util::future::{Either, join_all, select};
     use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
     use super::*;
@@ -236,7 +236,14 @@ mod tests {
         let figures = Arc::new(Figures::default());
         let hasher = Hasher::with_turns(1, Arc::clone(&figures));
         let calls = (0..100).map(|_| hasher.perform(verify("x", Some("no hash"))));
-        let outcomes = join_all(calls).await;
+        // Until all have come, none of them runs: the first would make room for another.
+        let turn = Arc::clone(&hasher.turns).acquire_owned().await;
+        let begun = select(join_all(calls), std::future::ready(())).await;
+        let Either::Right((_, calls)) = begun else {
+            panic!("calls ended without a turn");
+        };
+        drop(turn);
+        let outcomes = calls.await;
         let of = |kind| {
             let is = |outcome: &&Outcome| outcome.as_ref().is_err_and(|fault| fault.kind == kind);
             outcomes.iter().filter(is).count()

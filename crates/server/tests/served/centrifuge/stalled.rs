@@ -29,7 +29,7 @@ return app
 
 const ROUTES: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\napp = \"decides\"\n\
     [[namespace]]\nname = \"kept\"\nhistory_size = 1000\n\
-    [[app]]\nname = \"decides\"\nscript = \"app.lua\"\n\
+    [[app]]\nname = \"decides\"\nscript = \"app.lua\"\ncpu_budget = \"5s\"\n\
     [history]\npath = \"history\"\n";
 
 /// A decision waits for what its own handler has published, so that clients who make scripts publish are paced. It does not
