@@ -95,7 +95,7 @@ impl Lines {
             if taken == input.len() {
                 break Then::NeedInput;
             }
-            shared.work.charge(work::COMMAND + length as u64);
+            shared.work.charge(work::INPUT + length as u64);
             if shared.work.is_spent() {
                 break Then::Wait(Block::Turn);
             }

@@ -12,13 +12,14 @@ use std::collections::BinaryHeap;
 
 use veche_types::ConnectionId;
 
-/// A frame, a line or a request that is taken from the input.
+/// A frame, a line or a request that is taken from the input. A line that pushes to one connection costs half of it, and a
+/// receive of 64 KiB of such lines fits into one turn.
 pub(crate) const INPUT: u64 = 1_000;
 
 /// An HTTP request beyond that.
 pub(crate) const REQUEST: u64 = 3_000;
 
-/// A command of a client protocol or of a back end.
+/// A command of a client protocol.
 pub(crate) const COMMAND: u64 = 2_500;
 
 /// Encoding one byte of an answer that may be large.

@@ -141,6 +141,10 @@ impl Slice {
     /// Ends the turn, in which some classes were served and some have work left.
     pub(super) fn end_turn(&mut self, served: Classes, left: Classes) {
         self.is_closed = true;
+        if left.is_empty() {
+            self.passed_over = [0; Class::ALL.len()];
+            return;
+        }
         for class in Class::ALL {
             let turns = &mut self.passed_over[class as usize];
             *turns = match left.has(class) && !served.has(class) {

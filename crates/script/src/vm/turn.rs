@@ -121,6 +121,9 @@ impl Vm {
         let began = self.desk.clock.ticks();
         loop {
             let ready = self.ready();
+            if ready.is_empty() {
+                return served;
+            }
             let order = self.slice.order();
             for class in order.into_iter().filter(|class| ready.has(*class)) {
                 if !self.has_time() {
@@ -130,7 +133,7 @@ impl Vm {
                 served.add(class);
             }
             let is_quick = self.desk.clock.ticks() == began && steps < STEPS_MAX;
-            if ready.is_empty() || !is_quick {
+            if !is_quick {
                 return served;
             }
         }

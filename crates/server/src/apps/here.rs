@@ -517,16 +517,17 @@ impl Apps for Here {
         if !self.asked.is_empty() || self.has_events_to_tell() {
             return 0;
         }
-        let apps = self.apps.iter().flatten();
-        let due = apps.flat_map(|app| {
-            let old = app.before.iter();
-            let old = old.map(|old| old.vm.deadline_ms().min(old.until_ms));
-            old.chain([app.vm.deadline_ms(), app.life_due_ms(), app.exit_due_ms()])
-        });
-        let notices = self.notices.as_ref().map(Notices::due_ms);
-        let own = [self.finds.due_ms(), self.questions.due_ms()];
-        let due = due.chain(notices).chain(own);
-        let due = due.min().unwrap_or(u64::MAX);
+        let mut due = self.finds.due_ms().min(self.questions.due_ms());
+        if let Some(notices) = &self.notices {
+            due = due.min(notices.due_ms());
+        }
+        for app in self.apps.iter().flatten() {
+            let own = app.vm.deadline_ms().min(app.life_due_ms());
+            due = due.min(own).min(app.exit_due_ms());
+            for old in &app.before {
+                due = due.min(old.vm.deadline_ms()).min(old.until_ms);
+            }
+        }
         if self.calls.is_busy() {
             return 0;
         }
