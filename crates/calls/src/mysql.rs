@@ -103,6 +103,8 @@ pub enum MysqlReply {
         affected: u64,
         /// The first number that the server gave to a new row.
         last_id: Option<u64>,
+        /// What a statement gives that returns rows as well.
+        rows: Option<Rows>,
     },
     /// To [`MysqlAction::Begin`].
     Begun(Lease),

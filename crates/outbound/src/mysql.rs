@@ -325,6 +325,15 @@ fn is_in_transaction(connection: &mut Conn) -> bool {
     status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
 }
 
+/// In lower case.
+fn first_word(sql: &str) -> String {
+    let word = sql
+        .trim_start()
+        .split(|c: char| c.is_whitespace() || c == ';')
+        .next();
+    word.unwrap_or_default().to_ascii_lowercase()
+}
+
 struct Statement {
     sql: String,
     values: Vec<Value>,
@@ -356,23 +365,25 @@ const TRACES: [&str; 4] = ["get_lock", ":=", "into @", "into outfile"];
 impl Statement {
     /// Whether its connection may not be as it was: another database, a variable, a lock, a table that is temporary.
     fn leaves_traces(&self) -> bool {
-        let text = self.sql.trim_start().to_ascii_lowercase();
-        let word = text.split(|c: char| c.is_whitespace() || c == ';').next();
-        !word.is_some_and(|word| TRACELESS.contains(&word))
+        let text = self.sql.to_ascii_lowercase();
+        !TRACELESS.contains(&&*first_word(&self.sql))
             || TRACES.iter().any(|trace| text.contains(trace))
     }
 
     async fn run(self, connection: &mut Conn, database: &Database) -> Result<MysqlReply, Failed> {
         let values: Vec<mysql_async::Value> =
             self.values.into_iter().map(values::to_server).collect();
+        let changes = ["insert", "replace", "delete"].contains(&&*first_word(&self.sql));
         let mut result = connection.exec_iter(self.sql, values).await?;
-        if self.wanted == Wanted::Changes {
-            // What has rows has changed nothing; the figures would be those of a statement before.
-            let has_rows = !result.columns_ref().is_empty();
-            let affected = if has_rows { 0 } else { result.affected_rows() };
-            let last_id = result.last_insert_id().filter(|_| !has_rows);
+        if self.wanted == Wanted::Changes && result.columns_ref().is_empty() {
+            let affected = result.affected_rows();
+            let last_id = result.last_insert_id();
             result.drop_result().await?;
-            return Ok(MysqlReply::Changes { affected, last_id });
+            return Ok(MysqlReply::Changes {
+                affected,
+                last_id,
+                rows: None,
+            });
         }
         let columns = result.columns().unwrap_or_default();
         let names: Vec<String> = columns
@@ -395,7 +406,7 @@ impl Statement {
         let (mut count, mut bytes) = (0, 0);
         while let Some(row) = result.next().await? {
             // The rest of what only the first row is wanted of is read and forgotten.
-            if self.wanted != Wanted::Rows && count > 0 {
+            if matches!(self.wanted, Wanted::Row | Wanted::Value) && count > 0 {
                 continue;
             }
             count += 1;
@@ -423,7 +434,13 @@ impl Statement {
         Ok(match self.wanted {
             Wanted::Row => MysqlReply::Row(rows),
             Wanted::Value => MysqlReply::Value(rows.values.into_iter().next()),
-            _ => MysqlReply::Rows(rows),
+            // The server's figures would be those of a statement before: one that gives rows (RETURNING) has no others.
+            Wanted::Changes => MysqlReply::Changes {
+                affected: if changes { rows.count() as u64 } else { 0 },
+                last_id: None,
+                rows: Some(rows),
+            },
+            Wanted::Rows => MysqlReply::Rows(rows),
         })
     }
 }

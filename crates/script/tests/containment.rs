@@ -405,6 +405,15 @@ fn there_is_no_way_out() {
     );
     assert!(told[0].starts_with("false"), "{told:?}");
     assert!(told[1].starts_with("2\tfalse"), "{told:?}");
+    let told = Bench::run(
+        "local env = { x = 7 }
+        print(load('return x', 'c', 't', env)(), load('return x', 'c', nil, env)(), load('return x', 'c', env)())
+        print(pcall(load, 'return 1', 'c', 'b'))
+        print(pcall(load, 'return 1', 'c', 'text', env))",
+    );
+    assert_eq!(told[0], "7\t7\t7");
+    assert!(told[1].contains("no bytecode is loaded"), "{told:?}");
+    assert!(told[2].contains("\"t\" expected"), "{told:?}");
 }
 
 #[test]

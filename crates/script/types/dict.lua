@@ -48,8 +48,8 @@ function dict:add(key, value, ttl) end
 ---@return boolean deleted False if there was none.
 function dict:delete(key) end
 
----Adds to a number; when it expires stays as it was. Errors: the value is no number; the sum is not finite; the dict is
----full.
+---Adds to a number; when it expires stays as it was. Errors: the value is no number; the sum is not finite, or of whole numbers
+---and beyond 2^53, where not all of them are exact; the dict is full.
 ---@param key string
 ---@param by? number 1 unless told.
 ---@param initial? number What a key without a value begins with, before `by` is added; 0 unless told.

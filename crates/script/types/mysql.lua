@@ -85,10 +85,12 @@ function database:row(sql, ...) end
 ---@return veche.sql_value? value Nil if there is no row.
 function database:value(sql, ...) end
 
----Carries out what gives no rows. Waits.
+---Carries out what changes something. Waits.
 ---@param sql string
 ---@param ... veche.sql_value
----@return { affected: number, last_id: number|string|nil } # Rows that were changed, and the first number that the server gave to a new row.
+---@return { affected: number, last_id: number|string|nil, rows: table<string, veche.sql_value>[]|nil } # Rows that were
+---changed, and the first number that the server gave to a new row. Of a statement that gives rows (`insert … returning id`)
+---those, and no `last_id`.
 function database:execute(sql, ...) end
 
 ---Calls a function with a transaction, which has the methods `query`, `row`, `value` and `execute`. When the function

@@ -21,6 +21,9 @@ const SHARDS: usize = 32;
 /// Expired entries that one change takes out, so that they go faster than new ones can come.
 const EXPIRED_PER_CHANGE: usize = 8;
 
+/// Up to here all whole numbers are exact: a counter beyond it would stand still.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// Longest key, in bytes.
 const KEY_BYTES_MAX: usize = 1024;
 
@@ -154,7 +157,7 @@ impl Dict {
     /// Adds to a number; the sum. A key without a value begins with `initial`. When it expires stays as it was.
     ///
     /// # Errors
-    /// [`Error::Key`], [`Error::Full`], [`Error::NotANumber`], [`Error::NotFinite`].
+    /// [`Error::Key`], [`Error::Full`], [`Error::NotANumber`], [`Error::NotFinite`], [`Error::NotExact`].
     pub fn incr(&self, key: &[u8], by: f64, initial: f64, now_ms: u64) -> Result<f64, Error> {
         self.change(key, now_ms, |before| {
             let (value, expires_ms) = match before {
@@ -167,6 +170,10 @@ impl Dict {
             let sum = value + by;
             if !sum.is_finite() {
                 return Err(Error::NotFinite);
+            }
+            let is_exact = sum.abs() <= WHOLE_MAX && sum - by == value;
+            if value.fract() == 0.0 && by.fract() == 0.0 && !is_exact {
+                return Err(Error::NotExact);
             }
             Ok(Change::Put(Value::Number(sum), expires_ms, sum))
         })

@@ -41,4 +41,7 @@ pub enum Error {
     /// The sum would be infinite, or none.
     #[error("the result is no finite number")]
     NotFinite,
+    /// The sum of whole numbers is one that may not be exact.
+    #[error("the sum is beyond 2^53: whole numbers are not exact there")]
+    NotExact,
 }

@@ -165,8 +165,15 @@ pub(super) fn to_lua(lua: &Lua, desk: &Desk, reply: MysqlReply) -> mlua::Result<
             Some(value) => to_value(lua, value)?,
             None => Value::Nil,
         },
-        MysqlReply::Changes { affected, last_id } => {
+        MysqlReply::Changes {
+            affected,
+            last_id,
+            rows,
+        } => {
             let table = lua.create_table_with_capacity(0, 2)?;
+            if let Some(rows) = rows {
+                table.raw_set("rows", list(lua, rows)?)?;
+            }
             table.raw_set("affected", affected as f64)?;
             table.raw_set("last_id", last_id.map(|id| whole(lua, id)).transpose()?)?;
             Value::Table(table)
@@ -179,14 +186,16 @@ pub(super) fn to_lua(lua: &Lua, desk: &Desk, reply: MysqlReply) -> mlua::Result<
             })?;
             row
         }
-        MysqlReply::Rows(rows) => {
-            let table = lua.create_table_with_capacity(rows.count(), 0)?;
-            each_row(lua, rows, |row| table.raw_push(row))?;
-            // An empty one is a list too, in JSON.
-            table.set_metatable(Some(lua.array_metatable()))?;
-            Value::Table(table)
-        }
+        MysqlReply::Rows(rows) => Value::Table(list(lua, rows)?),
     })
+}
+
+fn list(lua: &Lua, rows: Rows) -> mlua::Result<Table> {
+    let table = lua.create_table_with_capacity(rows.count(), 0)?;
+    each_row(lua, rows, |row| table.raw_push(row))?;
+    // An empty one is a list too, in JSON.
+    table.set_metatable(Some(lua.array_metatable()))?;
+    Ok(table)
 }
 
 /// Makes a table of each row.

@@ -246,7 +246,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     // Bytecode is not checked: a forged one could do anything.
     let load: Function = globals.get("load")?;
     let load_text = lua.create_function(
-        move |_, (chunk, name, env): (Value, Option<String>, Option<Table>)| {
+        move |_, (chunk, name, mode, env): (Value, Option<String>, Value, Option<Table>)| {
             // A function would be called from C, where nothing can end it.
             let Value::String(chunk) = chunk else {
                 return Err(modules::fault(
@@ -254,6 +254,22 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
                 ));
             };
             let name = name.unwrap_or_else(|| "=(load)".into());
+            let env = match mode {
+                // Text is all that there is, so the mode may be left out.
+                Value::Table(third) if env.is_none() => Some(third),
+                Value::Nil => env,
+                Value::String(mode) if mode == "t" || mode == "bt" => env,
+                Value::String(mode) if mode == "b" => {
+                    return Err(modules::fault(
+                        "bad argument #3 to 'load': no bytecode is loaded, only \"t\"",
+                    ));
+                }
+                _ => {
+                    return Err(modules::fault(
+                        "bad argument #3 to 'load': \"t\" expected, and a table for the environment behind it",
+                    ));
+                }
+            };
             match env {
                 Some(env) => load.call::<mlua::MultiValue>((chunk, name, "t", env)),
                 None => load.call::<mlua::MultiValue>((chunk, name, "t")),

@@ -63,6 +63,15 @@ function t.numbers_are_increased()
   check.fails("dict:incr: the value is a string, not a number", dict.incr, dict, "s")
   dict:set("n", 1e308)
   check.fails("dict:incr: the result is no finite number", dict.incr, dict, "n", 1.7e308)
+  dict:set("whole", 2 ^ 53 - 1)
+  check.equal(dict:incr("whole"), 2 ^ 53)
+  local why = "dict:incr: the sum is beyond 2^53: whole numbers are not exact there"
+  check.fails(why, dict.incr, dict, "whole")
+  check.fails(why, dict.incr, dict, "below", -2 ^ 53, -1)
+  check.equal(dict:get("whole"), 2 ^ 53)
+  check.equal(dict:get("below"), nil)
+  check.equal(dict:incr("whole", -1), 2 ^ 53 - 1)
+  check.equal(dict:incr("measured", 0.5, 2 ^ 53), 2 ^ 53)
   check.equal(dict:get("n"), 1e308)
 end
 

@@ -42,6 +42,19 @@ function t.rows_are_tables_by_name()
   check.equal(db:execute("select 1").affected, 0)
 end
 
+function t.changes_return_rows()
+  fresh("returned", "id int primary key auto_increment, name varchar(50)")
+  local made = db:execute("insert into returned (name) values (?), (?) returning id, name", "Ann", "Bob")
+  check.equal(made.affected, 2)
+  check.equal(made.last_id, nil)
+  check.equal(#made.rows, 2)
+  check.equal(made.rows[2].id, 2)
+  check.equal(made.rows[2].name, "Bob")
+  check.equal(db:value("select count(*) from returned"), 2)
+  check.equal(db:execute("delete from returned where id = 1 returning id").rows[1].id, 1)
+  check.equal(db:execute("insert into returned (name) values ('Eve')").rows, nil)
+end
+
 function t.types()
   local row = db:row([[select 1 as one, -1 as minus, 9007199254740992 as exact, 9007199254740993 as large,
     cast(18446744073709551615 as unsigned) as largest, -9223372036854775808 as least, 1.10 as decimal_,

@@ -64,15 +64,20 @@ pub(super) fn reply(mysql: &Mysql, said: Plain) -> Result<MysqlReply, String> {
             return Err("rows of several columns don't say which is the first: db:value wants the value alone".to_owned());
         }
         (Wanted::Value, Said::Rows(rows)) => MysqlReply::Value(rows.values.into_iter().next()),
-        (Wanted::Changes, Said::Changes { affected, last_id }) => {
-            MysqlReply::Changes { affected, last_id }
-        }
-        (Wanted::Changes, Said::Rows(rows)) if rows.values.is_empty() => MysqlReply::Changes {
-            affected: 0,
-            last_id: None,
+        (Wanted::Changes, Said::Changes { affected, last_id }) => MysqlReply::Changes {
+            affected,
+            last_id,
+            rows: None,
         },
-        (Wanted::Changes, _) => {
-            return Err("db:execute wants { affected = …, last_id = … }".to_owned());
+        (Wanted::Changes, Said::Rows(rows)) => MysqlReply::Changes {
+            affected: rows.count() as u64,
+            last_id: None,
+            rows: (!rows.values.is_empty()).then_some(rows),
+        },
+        (Wanted::Changes, Said::One(_)) => {
+            return Err(
+                "db:execute wants { affected = …, last_id = … }, or a list of rows".to_owned(),
+            );
         }
     })
 }
