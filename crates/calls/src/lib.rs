@@ -69,6 +69,8 @@ pub enum Reply {
     Places(Vec<Place>),
     /// To a question that is no call: what a channel's home says.
     Channel(channel::ChannelReply),
+    /// To a call of the API: `{"result":{…}}` or `{"error":{"code":…,"message":…}}`.
+    Api(Vec<u8>),
 }
 
 /// Where a connection is, on any worker of this process.

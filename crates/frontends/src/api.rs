@@ -5,12 +5,14 @@
 
 mod answers;
 mod batch;
+mod direct;
 mod method;
 
 use std::net::IpAddr;
 
 pub(crate) use answers::Answers;
 use batch::Batch;
+pub use direct::{Direct, DirectCall};
 use method::Method;
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::http::{Framing, Head, Method as Verb, Status};

@@ -44,6 +44,7 @@ mod stream;
 pub mod upgrade;
 pub mod work;
 
+pub use api::{Direct, DirectCall};
 pub use app::{AppAnswer, AppId, Apps};
 pub use census::Census;
 pub use centrifuge::transport::{Address, Relay};

@@ -18,12 +18,24 @@ const MEMORY_RETRY_S: u64 = 1;
 /// Which key a caller of the API has shown. Whoever has shown none is like all others who have not: push lines do not,
 /// and neither do callers on loopback where no key is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Publisher(Option<u16>);
+pub struct Publisher(Key);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Key {
+    #[default]
+    None,
+    Numbered(u16),
+    /// An application on this worker: its publications have no rate.
+    Application,
+}
 
 impl Publisher {
+    /// An application of this process.
+    pub(crate) const APPLICATION: Self = Self(Key::Application);
+
     /// Who has shown the key of that number.
     pub fn with_key(number: u16) -> Self {
-        Self(Some(number))
+        Self(Key::Numbered(number))
     }
 }
 
@@ -86,10 +98,12 @@ impl Publishing {
         let Some(rate) = &self.rate else {
             return Ok(());
         };
-        // A reload may have taken the key away from a connection that stays.
-        let meter = publisher
-            .0
-            .and_then(|key| self.by_key.get(usize::from(key)));
+        let meter = match publisher.0 {
+            Key::Application => return Ok(()),
+            // A reload may have taken the key away from a connection that stays.
+            Key::Numbered(key) => self.by_key.get(usize::from(key)),
+            Key::None => None,
+        };
         meter
             .unwrap_or(&self.keyless)
             .take(rate, count, now_ms)
@@ -115,6 +129,7 @@ mod tests {
         // A key that is no more shares with those who have none.
         assert!(publishing.take(Publisher::with_key(7), 1, 5_000).is_err());
         assert_eq!(publishing.take(a, 1, 5_500), Ok(()));
+        assert_eq!(publishing.take(Publisher::APPLICATION, 9, 5_500), Ok(()));
         let unlimited = Publishing::default();
         assert!((0..1_000).all(|_| unlimited.take(a, 1_024, 0).is_ok()));
     }

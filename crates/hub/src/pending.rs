@@ -225,6 +225,7 @@ impl Hub {
                 self.wait_behind(index, Task::Stale(terms.cloned()), origin);
             } else {
                 published.position = Some(self.streams.get(stream).position());
+                published.is_skipped = true;
                 self.keep_key(index, terms.map(|terms| &**terms), published);
                 return Some(published);
             }
@@ -265,8 +266,8 @@ impl Hub {
             log.push(index, task, origin);
         }
         Published {
-            handed: 0,
             position,
+            ..Published::default()
         }
     }
 
@@ -325,7 +326,11 @@ impl Hub {
                     ..(*publication).into()
                 };
                 let handed = self.feed(index, ordered, outlet);
-                let published = Published { handed, position };
+                let published = Published {
+                    handed,
+                    position,
+                    is_skipped: false,
+                };
                 self.keep_key(index, terms.as_deref(), published);
                 Some(published)
             }
@@ -333,6 +338,7 @@ impl Hub {
                 let published = Published {
                     handed: 0,
                     position: Some(self.streams.get(stream).position()),
+                    is_skipped: true,
                 };
                 self.keep_key(index, terms.as_deref(), published);
                 Some(published)

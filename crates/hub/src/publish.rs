@@ -26,6 +26,8 @@ pub struct Published {
     /// Its position, or the channel's if it was not taken. `None` where the channel does not
     /// remember.
     pub position: Option<Position>,
+    /// It was not taken: its version is not newer, or its idempotency key has been used.
+    pub is_skipped: bool,
 }
 
 /// What keeps a publication from being ordered now.
@@ -262,6 +264,7 @@ impl Hub {
                 }
             });
         }
+        published.is_skipped = is_stale;
         if !is_stale {
             let ordered = Ordered {
                 payload,

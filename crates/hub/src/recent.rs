@@ -23,10 +23,14 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// What became of the publication with this key.
+    /// What became of the publication with this key, as the answer to one that repeats it.
     pub(crate) fn find(&mut self, channel: &str, key: &str, now_ms: u64) -> Option<Published> {
         self.forget(now_ms);
-        self.taken.get(&*name(channel, key)).copied()
+        let first = self.taken.get(&*name(channel, key))?;
+        Some(Published {
+            is_skipped: true,
+            ..*first
+        })
     }
 
     /// It was taken now.
@@ -69,14 +73,18 @@ mod tests {
     fn keys_are_known_for_a_while_and_of_one_channel() {
         let published = Published {
             handed: 3,
-            position: None,
+            ..Published::default()
+        };
+        let repeated = Published {
+            is_skipped: true,
+            ..published
         };
         let mut recent = Recent::default();
         recent.keep("news", "a", published, 1_000);
-        assert_eq!(recent.find("news", "a", 1_000), Some(published));
+        assert_eq!(recent.find("news", "a", 1_000), Some(repeated));
         assert_eq!(recent.find("newsa", "", 1_000), None);
         assert_eq!(recent.find("other", "a", 1_000), None);
-        assert_eq!(recent.find("news", "a", 300_999), Some(published));
+        assert_eq!(recent.find("news", "a", 300_999), Some(repeated));
         assert_eq!(recent.find("news", "a", 301_000), None);
     }
 

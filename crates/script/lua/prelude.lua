@@ -298,10 +298,6 @@ function timer.every(seconds, f, ...)
   end, ...)
 end
 
--- Publishing.
-
-veche.publish, veche.push = native.publish, native.push
-
 -- Logging.
 
 local log = {}

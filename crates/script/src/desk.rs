@@ -432,6 +432,19 @@ impl Desk {
         token
     }
 
+    /// Calls a method of the API; `None` if the effects of this run are too many bytes already.
+    pub(crate) fn command(&self, method: String, body: &[u8]) -> Option<Token> {
+        let body = self.world.effects.borrow_mut().keep(body)?;
+        let token = self.token();
+        self.calls.borrow_mut().insert(token);
+        self.effect(Effect::Command {
+            method,
+            body,
+            token,
+        });
+        Some(token)
+    }
+
     /// Whoever waited with that token is gone: if it was for a call, nobody needs it any more.
     pub(crate) fn cancel_call(&self, token: Token) {
         if self.calls.borrow_mut().remove(&token) {

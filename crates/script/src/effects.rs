@@ -204,6 +204,16 @@ pub enum Effect {
         /// Whom to answer.
         token: Token,
     },
+    /// A call of the API that back ends have; answered by [`Vm::replied`](crate::Vm::replied) with
+    /// [`Reply::Api`](veche_calls::Reply::Api).
+    Command {
+        /// The method's name, not checked.
+        method: String,
+        /// One JSON object; empty for none.
+        body: Span,
+        /// Whom to answer.
+        token: Token,
+    },
     /// Something is asked of the world; answered by [`Vm::replied`](crate::Vm::replied).
     Call {
         /// What.

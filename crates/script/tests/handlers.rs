@@ -283,10 +283,20 @@ fn publishing() {
         veche.push("ann", '{"a":1}')
         veche.publish("raw", "\255", "binary")
         veche.publish("news", { 1, { b = veche.null } })
+        veche.publish("news", { a = 1 }, "text")
         print(pcall(veche.publish, "raw", "\255"))
         print(pcall(veche.publish, "", "x"))
         print(pcall(veche.publish, "a\nb", "x"))
-        print(pcall(veche.publish, "x", {}, "text"))
+        print(pcall(veche.publish, "x", {}, "binary"))
+        print(pcall(veche.publish, "x", "y", true))
+        print(pcall(veche.publish, "x", "y", "text", 1))
+        print(pcall(veche.publish, "x", "y", { tag = {} }))
+        print(pcall(veche.publish, "x", {}, { kind = "binary" }))
+        print(pcall(veche.publish, "#ann", "y", { delta = true }))
+        print(pcall(veche.api.publish, { channel = "#ann", data = "y" }))
+        print(pcall(veche.api.broadcast, { channels = { "a", "#ann" }, data = "y" }))
+        print(pcall(veche.api.publish, "news", "y"))
+        print(pcall(function() veche.api.publsh({}) end))
         print(pcall(veche.push, nil, "x"))
         print(pcall(veche.publish, "#ann", "x"))
         print(pcall(veche.push, "", "x"))"##,
@@ -295,18 +305,28 @@ fn publishing() {
     assert_eq!(told[1], "publish #ann text {\"a\":1}");
     assert_eq!(told[2], "publish raw binary \u{fffd}");
     assert_eq!(told[3], r#"publish news text [1,{"b":null}]"#);
-    for (line, words) in told[4..].iter().zip([
+    assert_eq!(told[4], r#"publish news text {"a":1}"#);
+    for (line, words) in told[5..].iter().zip([
         "not UTF-8",
         "channel name",
         "channel name",
-        "a string, or a table for JSON, expected",
+        "#2 to 'publish': a table is published as JSON, which is text",
+        "#3 to 'publish': \"text\", \"binary\" or a table of options expected",
+        "#4 to 'publish': no more arguments expected",
+        "#3 to 'publish': there is no option 'tag'",
+        "#2 to 'publish': a table is published as JSON, which is text",
+        "users' own channels",
+        "users' own channels",
+        "users' own channels",
+        "#2 to 'api.publish': one table expected",
+        "there is no method 'publsh' in veche.api",
         "#1 to 'push': a string expected",
         "users' own channels",
         "#1 to 'push'",
     ]) {
         assert!(line.starts_with("false") && line.contains(words), "{line}");
     }
-    assert_eq!(told.len(), 11);
+    assert_eq!(told.len(), 21);
 }
 
 #[test]

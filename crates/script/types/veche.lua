@@ -39,18 +39,26 @@ function veche.stopping(seconds) end
 ---@return veche.task
 function veche.spawn(f, ...) end
 
----Publishes to a channel of subscribers, on all workers. Nothing waits, and nothing says who got it.
----Errors: a bad name; text that is not UTF-8; more than 4 GiB in one turn.
+---How something is published: see `veche.api`.
+---@class veche.publish.options: veche.api.terms
+---@field kind? "text"|"binary" "text" unless told.
+
+---Publishes to a channel of subscribers, on all workers. Nothing waits, and nothing says who got it. With options it waits
+---until it is done, and returns what became of it.
+---Errors: a bad name; text that is not UTF-8; a table as "binary"; other arguments or options; too much in one turn, or
+---waiting for the channel. With options also those of `veche.api`.
 ---@param channel string 1 to 255 bytes of UTF-8 without control characters.
 ---@param data string|table A table is published as JSON.
----@param kind? "text"|"binary" "text" unless told.
-function veche.publish(channel, data, kind) end
+---@param options? "text"|"binary"|veche.publish.options "text" unless told.
+---@return veche.api.published? published Of a call with options.
+function veche.publish(channel, data, options) end
 
----Publishes to all connections of a user, on all workers. Errors as those of `publish`.
+---Publishes to all connections of a user, on all workers. Options and errors as those of `publish`.
 ---@param user string
 ---@param data string|table A table is published as JSON.
----@param kind? "text"|"binary" "text" unless told.
-function veche.push(user, data, kind) end
+---@param options? "text"|"binary"|veche.publish.options "text" unless told.
+---@return veche.api.published? published Of a call with options.
+function veche.push(user, data, options) end
 
 ---@class veche.history.options
 ---@field since? string Behind this position, or before it with `reverse`: "EPOCH:OFFSET".

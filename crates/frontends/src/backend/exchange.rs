@@ -31,7 +31,7 @@ pub(super) const UNCOUNTED: u32 = 1 << 31;
 /// How the answer to a publication adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// `{"handed":N}`, all targets together; of an only one that remembers also its place.
+    /// `{"handed":N}`, all targets together; of an only one also its place, if it remembers, and whether it was skipped.
     Sum,
     /// `{"responses":[…]}`, one for each target.
     Each,
@@ -137,7 +137,7 @@ impl Exchange {
                 let handed: u64 = targets.iter().map(|one| u64::from(one.handed)).sum();
                 let _ = write!(text, "\"{key}\":{{\"handed\":{handed}");
                 if let [only] = targets[..] {
-                    write_position(text, &only);
+                    write_outcome(text, &only);
                 }
                 text.push('}');
             }
@@ -146,7 +146,7 @@ impl Exchange {
                 for (index, one) in targets.iter().enumerate() {
                     let comma = if index == 0 { "" } else { "," };
                     let _ = write!(text, "{comma}{{\"result\":{{\"handed\":{}", one.handed);
-                    write_position(text, one);
+                    write_outcome(text, one);
                     text.push_str("}}");
                 }
                 text.push_str("]}");
@@ -196,10 +196,13 @@ fn write_status(text: &mut String, key: &str, status: UserStatus, is_blocked: bo
     });
 }
 
-fn write_position(text: &mut String, published: &Published) {
+fn write_outcome(text: &mut String, published: &Published) {
     if let Some(position) = published.position {
         let (offset, epoch) = (position.offset, position.epoch);
         let _ = write!(text, ",\"offset\":{offset},\"epoch\":\"{epoch}\"");
+    }
+    if published.is_skipped {
+        text.push_str(",\"taken\":false");
     }
 }
 

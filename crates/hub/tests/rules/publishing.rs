@@ -37,6 +37,15 @@ fn offset(published: Published) -> Option<u64> {
     published.position.map(|position| position.offset)
 }
 
+/// What its repetition is answered.
+fn skipped(first: Published) -> Published {
+    assert!(!first.is_skipped);
+    Published {
+        is_skipped: true,
+        ..first
+    }
+}
+
 #[test]
 fn a_repeated_publication_gets_the_first_answer_and_is_delivered_once() {
     let mut node = Node::alone();
@@ -44,7 +53,7 @@ fn a_repeated_publication_gets_the_first_answer_and_is_delivered_once() {
     let first = put(&mut node, "a", "kept:1", keyed("k"));
     assert_eq!((first.handed, offset(first)), (1, Some(1)));
     node.subscribe(1, "kept:1");
-    assert_eq!(put(&mut node, "a", "kept:1", keyed("k")), first);
+    assert_eq!(put(&mut node, "a", "kept:1", keyed("k")), skipped(first));
     assert_eq!(node.texts(), ["a"]);
     assert_eq!(offset(put(&mut node, "b", "kept:1", keyed("l"))), Some(2));
     // Also in a channel without history.
@@ -64,8 +73,8 @@ fn long_idempotency_keys_differ_by_their_last_byte() {
     let first = put(&mut node, "a", "kept:1", key("1"));
     let second = put(&mut node, "b", "kept:1", key("2"));
     assert_eq!((offset(first), offset(second)), (Some(1), Some(2)));
-    assert_eq!(put(&mut node, "a", "kept:1", key("1")), first);
-    assert_eq!(put(&mut node, "b", "kept:1", key("2")), second);
+    assert_eq!(put(&mut node, "a", "kept:1", key("1")), skipped(first));
+    assert_eq!(put(&mut node, "b", "kept:1", key("2")), skipped(second));
 }
 
 #[test]
@@ -75,6 +84,7 @@ fn a_stale_publication_is_answered_with_the_current_position_and_not_delivered()
     assert_eq!(offset(put(&mut node, "a", "kept:1", versioned(5))), Some(1));
     let stale = put(&mut node, "old", "kept:1", versioned(5));
     assert_eq!((stale.handed, offset(stale)), (0, Some(1)));
+    assert!(stale.is_skipped);
     assert_eq!(offset(put(&mut node, "b", "kept:1", versioned(6))), Some(2));
     assert_eq!(node.texts(), ["a", "b"]);
     assert_eq!(node.hub.handed_total(), 2);

@@ -391,7 +391,9 @@ impl World {
                 }
                 _ => panic!("{channel}: {outcome:?}"),
             };
-            let Published { handed, position } = published;
+            let Published {
+                handed, position, ..
+            } = published;
             assert_eq!(handed, expected, "{channel}");
             let offset = position.map(|position| position.offset as usize);
             let order = self.wires.orders.get(&channel);

@@ -17,6 +17,11 @@ const URL: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// With the standard alphabet, padded.
+pub(super) fn standard(bytes: &[u8]) -> String {
+    STRICT.encode(bytes)
+}
+
 pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
     let module = lua.create_table()?;
     let encoders = [

@@ -7,7 +7,7 @@ use veche_calls::redis::{RedisReply, RedisValue};
 use veche_calls::{Outcome, Reply};
 
 use super::argument::as_number;
-use super::{channels, far, fault, http_client, mysql, password, redis, resolve};
+use super::{api, channels, far, fault, http_client, mysql, password, redis, resolve};
 use crate::desk::Desk;
 use crate::effects::Token;
 use crate::raw::Argument;
@@ -63,6 +63,7 @@ fn to_lua(lua: &Lua, desk: &Desk, outcome: Outcome) -> mlua::Result<MultiValue> 
         Reply::Mysql(reply) => (true, mysql::to_lua(lua, desk, reply)?).into_lua_multi(lua),
         Reply::Places(places) => (true, far::to_lua(lua, &places)?).into_lua_multi(lua),
         Reply::Channel(reply) => (true, channels::to_lua(lua, reply)?).into_lua_multi(lua),
+        Reply::Api(body) => api::to_lua(lua, &body),
         Reply::Redis(reply) => (true, redis::to_lua(lua, desk, reply)?).into_lua_multi(lua),
         Reply::Password(reply) => (true, password::to_lua(lua, reply)?).into_lua_multi(lua),
     }

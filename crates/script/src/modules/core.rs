@@ -84,27 +84,38 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
 fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua::Function> {
     let desk = Rc::clone(desk);
     lua.create_function(
-        move |lua, (to, data, kind): (Value, Value, Option<LuaString>)| {
+        move |lua, (to, data, kind, more): (Value, Value, Value, Variadic<Value>)| {
+            if !more.is_empty() {
+                return Err(fault(format!(
+                    "bad argument #4 to '{what}': no more arguments expected"
+                )));
+            }
             let Value::String(to) = to else {
                 return Err(fault(format!("bad argument #1 to '{what}': a string expected")));
             };
-            let is_json = kind.is_none() && data.is_table();
-            let data = match data {
-                Value::String(data) => data,
-                // So that whoever knows JSON from text gets it as such.
-                table @ Value::Table(_) if is_json => lua.create_string(json::encode(lua, &table)?)?,
+            let kind = match &kind {
+                Value::Nil => MessageKind::Text,
+                Value::String(kind) if *kind == "text" => MessageKind::Text,
+                Value::String(kind) if *kind == "binary" => MessageKind::Binary,
                 _ => {
                     return Err(fault(format!(
-                        "bad argument #2 to '{what}': a string, or a table for JSON, expected"
+                        "bad argument #3 to '{what}': \"text\", \"binary\" or a table of options expected"
                     )));
                 }
             };
-            let kind = match kind.as_ref().map(LuaString::as_bytes).as_deref() {
-                None | Some(b"text") => MessageKind::Text,
-                Some(b"binary") => MessageKind::Binary,
-                Some(_) => {
+            let is_json = data.is_table();
+            if is_json && kind == MessageKind::Binary {
+                return Err(fault(format!(
+                    "bad argument #2 to '{what}': a table is published as JSON, which is text"
+                )));
+            }
+            let data = match data {
+                Value::String(data) => data,
+                // So that whoever knows JSON from text gets it as such.
+                table @ Value::Table(_) => lua.create_string(json::encode(lua, &table)?)?,
+                _ => {
                     return Err(fault(format!(
-                        "bad argument #3 to '{what}': \"text\" or \"binary\" expected"
+                        "bad argument #2 to '{what}': a string, or a table for JSON, expected"
                     )));
                 }
             };

@@ -19,6 +19,7 @@ const MODULES: &[(&str, &str)] = &[
     ("table", include_str!("../../lua/table.lua")),
     ("metrics", include_str!("../../lua/metrics.lua")),
     ("channels", include_str!("../../lua/channels.lua")),
+    ("api", include_str!("../../lua/api.lua")),
     ("connections", include_str!("../../lua/connections.lua")),
     ("events", include_str!("../../lua/events.lua")),
     ("centrifuge", include_str!("../../lua/centrifuge.lua")),

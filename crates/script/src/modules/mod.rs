@@ -2,6 +2,7 @@
 //!
 //! A module that must wait begins something here, which gives a token, and waits for it in `lua/prelude.lua`.
 
+mod api;
 mod argument;
 mod base64;
 mod calls;
@@ -57,6 +58,7 @@ pub(crate) fn install(
     calls::install(lua, desk, native)?;
     far::install(lua, desk, native)?;
     channels::install(lua, desk, native)?;
+    api::install(lua, desk, native)?;
     resolve::install(lua, desk, native)?;
     mysql::install(lua, desk, native)?;
     redis::install(lua, desk, native)?;

@@ -339,6 +339,7 @@ fn words(effect: &Effect, effects: &Effects) -> String {
         Effect::Inquire {
             channel, inquiry, ..
         } => format!("ask {channel} {inquiry:?}"),
+        Effect::Command { method, body, .. } => format!("api {method} {}", text(*body)),
         Effect::Call { call, .. } => format!("call {call:?}"),
         Effect::CancelCall { .. } => "cancel call".to_owned(),
         Effect::Ruled { question, ruling } => format!("rule {question} {ruling:?}"),

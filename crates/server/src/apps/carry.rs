@@ -184,9 +184,15 @@ impl Here {
                         inquiry,
                         token,
                     } => self.inquire(id, token, &channel, inquiry, shared),
+                    Effect::Command {
+                        method,
+                        body,
+                        token,
+                    } => self.command(id, token, method, body.of(bytes), shared),
                     Effect::Call { call, token } => self.calls.submit(id, token, *call),
                     Effect::CancelCall { token } => {
                         self.finds.cancel(id, token);
+                        self.commands.cancel(id, token);
                         self.calls.cancel(id, token);
                     }
                     Effect::Dial { token, dial } => self.dial(id, token, *dial),

@@ -12,7 +12,7 @@ use veche_proto::websocket::{MessageKind, handshake};
 use veche_script::{Effects, Handler, Token, Vm, World};
 
 use super::calls::{Calls, Gate};
-
+use super::commands::{self, Commands};
 use super::decide::{Questions, decides_on};
 use super::dev::Notices;
 use super::dial::Asked;
@@ -52,6 +52,8 @@ pub(crate) struct Here {
     pub(super) far: Far,
     /// Connections that applications look for.
     pub(super) finds: Finds,
+    /// Calls of the API that applications make.
+    pub(super) commands: Commands,
     /// What scripts ask of the world.
     pub(super) calls: Calls,
     /// Who waits for room to write more of a response.
@@ -160,6 +162,7 @@ impl Here {
             asked: Vec::new(),
             far: Far::new(workers),
             finds: Finds::default(),
+            commands: Commands::default(),
             calls: Calls::new(port),
             writers: HashMap::new(),
             journal: None,
@@ -391,7 +394,10 @@ impl Apps for Here {
         answer: Answer,
         shared: &mut Shared,
     ) {
-        self.answer(app, id, ticket, &answer, shared);
+        match commands::number(id) {
+            Some(number) => self.command_answered(number, ticket, answer, shared),
+            None => self.answer(app, id, ticket, &answer, shared),
+        }
     }
 
     fn closed(
@@ -488,6 +494,7 @@ impl Apps for Here {
     fn turn(&mut self, shared: &mut Shared) {
         self.now_ms = shared.now.mono_ms;
         self.publish_held(shared);
+        self.go_on_with_commands(shared);
         self.give_up_questions(shared);
         self.hand_in_outcomes(shared);
         self.hand_in_found(shared);
@@ -531,7 +538,7 @@ impl Apps for Here {
         if self.calls.is_busy() {
             return 0;
         }
-        if self.held.is_empty() && self.far.is_empty() {
+        if self.held.is_empty() && self.far.is_empty() && !self.commands.are_waiting() {
             due
         } else {
             due.min(self.now_ms + LOOK_AGAIN_MS)

@@ -6,6 +6,7 @@ use veche_frontends::{AppId, NotRenewed, Shared};
 use veche_hub::{ConnectionId, Happening};
 use veche_worker::AppHost;
 
+use super::commands;
 use super::far::AppMail;
 use super::here::Here;
 use super::inquire::asker;
@@ -14,7 +15,7 @@ impl AppHost for Here {
     type Message = AppMail;
 
     fn requester(session: ConnectionId) -> Option<AppId> {
-        asker(session)
+        asker(session).or_else(|| commands::caller(session))
     }
 
     fn receive(&mut self, message: AppMail, shared: &mut Shared) {

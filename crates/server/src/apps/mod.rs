@@ -7,6 +7,7 @@ mod calls;
 mod carry;
 #[cfg(test)]
 mod carry_tests;
+mod commands;
 mod decide;
 mod dev;
 mod dial;

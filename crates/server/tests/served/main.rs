@@ -35,6 +35,7 @@ mod jwt;
 mod ledger;
 mod lifecycle;
 mod limits;
+mod lua_api;
 mod main_job;
 mod mysql;
 mod pam;

@@ -363,6 +363,12 @@ fn answers(server: &Server, names: &mut Names) {
     until("the last connection of a user to be gone", || {
         call(server.internal, "user_status", &gone)["result"]["last_seen"].is_u64()
     });
+    let repeated = json!({ "data": 1, "idempotency_key": "key" });
+    let repeat = |name: &str, value: Value| {
+        let mut body = repeated.clone();
+        body[name] = value;
+        body
+    };
     let channel = json!({ "user": "ann", "channel": "room:3", "info": true });
     call(server.internal, "subscribe", &channel);
     let listed = json!({ "channel": "room:3" });
@@ -376,6 +382,11 @@ fn answers(server: &Server, names: &mut Names) {
         ("push", json!({ "user": "ann", "data": 1 })),
         ("publish", publish.clone()),
         ("broadcast", json!({ "channels": ["room:1"], "data": 1 })),
+        ("push", repeat("user", json!("zoe"))),
+        ("push", repeat("user", json!("zoe"))),
+        ("publish", repeat("channel", json!("room:8"))),
+        ("publish", repeat("channel", json!("room:8"))),
+        ("broadcast", repeat("channels", json!(["room:8"]))),
         ("history", json!({ "channel": "room:1", "limit": 10 })),
         ("presence", room.clone()),
         ("presence", listed.clone()),

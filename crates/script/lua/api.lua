@@ -1,0 +1,42 @@
+-- `veche.api`: the methods that back ends call by HTTP, with their names, fields and results; and `veche.publish` with options.
+local inner = ...
+
+local native, await_reply = inner.native, inner.await_reply
+local error, ipairs, setmetatable, tostring, type = error, ipairs, setmetatable, tostring, type
+
+local command = native.command
+local api = {}
+
+-- Without `batch`: what several coroutines call goes on at once.
+for _, name in ipairs {
+  "push", "publish", "broadcast", "disconnect", "subscribe", "unsubscribe", "refresh", "user_status", "block_user",
+  "unblock_user", "revoke_token", "invalidate_user_tokens", "history", "history_remove", "presence", "presence_stats",
+  "channels", "connections", "info",
+} do
+  api[name] = function(...) return await_reply(command, name, ...) end
+end
+
+-- Whether it was taken is said only where it was not.
+local function published(result)
+  result.taken = result.taken ~= false
+  return result
+end
+
+function api.publish(...) return published(await_reply(command, "publish", ...)) end
+
+-- Without options nothing waits.
+local function publishes(at_once, with_options)
+  return function(to, data, options, ...)
+    if type(options) ~= "table" then return at_once(to, data, options, ...) end
+    return published(await_reply(with_options, to, data, options, ...))
+  end
+end
+
+return {
+  api = setmetatable(api, {
+    __index = function(_, name) error("there is no method '" .. tostring(name) .. "' in veche.api", 2) end,
+    __metatable = false,
+  }),
+  publish = publishes(native.publish, native.publish_with),
+  push = publishes(native.push, native.push_with),
+}

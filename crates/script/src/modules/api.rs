@@ -1,0 +1,154 @@
+//! `veche.api`, and `veche.publish` with options: the API that back ends have, without HTTP.
+//!
+//! An object and its answer are JSON, as by HTTP: what a method takes, and whether that is right, whoever carries it out
+//! says.
+
+use std::rc::Rc;
+
+use mlua::{IntoLuaMulti as _, Lua, LuaString, MultiValue, Table, Value};
+use veche_calls::FaultKind;
+
+use super::argument::Arguments;
+use super::core::{any_channel_name, channel_name};
+use super::{fault, json};
+use crate::desk::Desk;
+
+/// Options of `veche.publish` and `veche.push`; each is a field of the methods.
+const OPTIONS: [&str; 7] = [
+    "delta",
+    "idempotency_key",
+    "kind",
+    "skip_history",
+    "tags",
+    "version",
+    "version_epoch",
+];
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(desk);
+    let command = lua.create_function(move |lua, (method, mut values): (String, MultiValue)| {
+        let object = values.pop_front().unwrap_or(Value::Nil);
+        if !values.is_empty() {
+            return Err(fault(format!(
+                "bad argument #2 to 'api.{method}': one table expected"
+            )));
+        }
+        let body = match &object {
+            Value::Nil => Vec::new(),
+            Value::Table(object) => {
+                check_channels(object)?;
+                json::encode(lua, &Value::Table(object.clone()))?
+            }
+            other => {
+                let kind = other.type_name();
+                return Err(fault(format!(
+                    "bad argument #1 to 'api.{method}': a table expected, not {kind}"
+                )));
+            }
+        };
+        begin(&own, &method, &body)
+    })?;
+    native.set("command", command)?;
+    for (name, function, field) in [
+        ("publish_with", "publish", "channel"),
+        ("push_with", "push", "user"),
+    ] {
+        let own = Rc::clone(desk);
+        let publish = lua.create_function(move |lua, values: MultiValue| {
+            let arguments = Arguments::new(function, values);
+            let object = publication(lua, &arguments, field)?;
+            let body = json::encode(lua, &Value::Table(object))?;
+            begin(&own, function, &body)
+        })?;
+        native.set(name, publish)?;
+    }
+    Ok(())
+}
+
+fn begin(desk: &Desk, method: &str, body: &[u8]) -> mlua::Result<f64> {
+    let token = desk.command(method.to_owned(), body);
+    let token = token.ok_or_else(|| fault("too much is sent at once: wait now and then"))?;
+    Ok(token.0 as f64)
+}
+
+/// A user's own channel is not reached by a name that a client may have chosen.
+fn check_channels(object: &Table) -> mlua::Result<()> {
+    if let Value::String(channel) = object.raw_get("channel")? {
+        channel_name(&channel)?;
+    }
+    if let Value::Table(channels) = object.raw_get("channels")? {
+        for channel in channels.sequence_values::<Value>() {
+            if let Value::String(channel) = channel? {
+                channel_name(&channel)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The object of `publish(channel, data, options)`, or of `push(user, data, options)`.
+fn publication(lua: &Lua, arguments: &Arguments, field: &str) -> mlua::Result<Table> {
+    let object = lua.create_table()?;
+    let to = arguments.string(1)?;
+    match field {
+        "channel" => channel_name(to)?,
+        _ => any_channel_name(&lua.create_string([b"#", &*to.as_bytes()].concat())?)?,
+    };
+    object.raw_set(field, to)?;
+    let Value::Table(options) = arguments.at(3) else {
+        return Err(arguments.expected(3, "a table of options"));
+    };
+    if arguments.count() > 3 {
+        return Err(arguments.bad(4, "no more arguments expected"));
+    }
+    let mut kind = None;
+    for pair in options.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        let name = match &key {
+            Value::String(key) => key.to_string_lossy(),
+            other => other.to_string()?,
+        };
+        match (name.as_str(), value) {
+            ("kind", Value::String(value)) => kind = Some(value),
+            (known, value) if known != "kind" && OPTIONS.contains(&known) => {
+                object.raw_set(known, value)?;
+            }
+            ("kind", _) => return Err(arguments.bad(3, "kind: \"text\" or \"binary\" expected")),
+            (other, _) => {
+                return Err(arguments.bad(3, &format!("there is no option '{other}'")));
+            }
+        }
+    }
+    let data = arguments.at(2);
+    let kind = kind.as_ref().map(LuaString::as_bytes);
+    match (data, kind.as_deref()) {
+        (Value::String(data), Some(b"binary")) => {
+            object.raw_set("binary", super::base64::standard(&data.as_bytes()))?;
+        }
+        (Value::Table(_), Some(b"binary")) => {
+            return Err(arguments.bad(2, "a table is published as JSON, which is text"));
+        }
+        (Value::String(_) | Value::Table(_), None | Some(b"text")) => {
+            object.raw_set("data", data)?;
+        }
+        (Value::String(_) | Value::Table(_), Some(_)) => {
+            return Err(arguments.bad(3, "kind: \"text\" or \"binary\" expected"));
+        }
+        _ => return Err(arguments.expected(2, "a string, or a table for JSON,")),
+    }
+    Ok(object)
+}
+
+/// `true` and the result; `false`, what a person is told and what a program can tell it by.
+pub(super) fn to_lua(lua: &Lua, body: &[u8]) -> mlua::Result<MultiValue> {
+    let Value::Table(answer) = json::decode(lua, body)? else {
+        return Err(fault("the answer is no object"));
+    };
+    let result: Value = answer.raw_get("result")?;
+    if let Value::Table(result) = result {
+        return (true, result).into_lua_multi(lua);
+    }
+    let error: Table = answer.raw_get("error")?;
+    let words: String = error.raw_get("message")?;
+    (false, words, FaultKind::Refused.name()).into_lua_multi(lua)
+}
