@@ -23,6 +23,13 @@ pub enum Inquiry {
 /// What the home says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelReply {
+    /// To a subscription: where a connection has joined the channel.
+    Joined {
+        /// Of the latest publication so far: its epoch and offset; `None` where the channel does not remember.
+        position: Option<(String, u64)>,
+        /// Whether the client gets all that it has missed; `None` if it has not come back.
+        recovered: Option<bool>,
+    },
     /// To [`Inquiry::History`].
     History {
         /// In the order that was asked for.

@@ -319,9 +319,10 @@ veche.worker = native.worker
 
 local methods = { send = native.send, close = native.close }
 
-function methods.subscribe(conn, channel)
+function methods.subscribe(conn, channel, options)
   local index, generation = identify(conn)
-  return await(native.subscribe, index, generation, channel)
+  if options == nil then return await(native.subscribe, index, generation, channel) end
+  return await_reply(native.subscribe, index, generation, channel, options)
 end
 
 function methods.renew(conn, token)

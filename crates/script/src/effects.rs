@@ -5,7 +5,7 @@
 
 use veche_calls::Call;
 use veche_calls::channel::Inquiry;
-use veche_types::{ConnectionId, MessageKind};
+use veche_types::{ConnectionId, MessageKind, Since};
 
 use crate::dial::Dial;
 use crate::hooks::Ruling;
@@ -52,6 +52,13 @@ impl std::fmt::Debug for Credential {
     }
 }
 
+/// The place at which a connection joins a channel is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WantedPlace {
+    /// Up to where its client knows the channel: it gets what it has missed.
+    pub since: Option<Since>,
+}
+
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -73,12 +80,15 @@ pub enum Effect {
         /// At most 123 bytes.
         reason: String,
     },
-    /// A subscription; answered by [`Answer::Done`](crate::Answer::Done) once the connection gets each publication.
+    /// A subscription; answered by [`Answer::Done`](crate::Answer::Done) once the connection gets each publication, or by
+    /// [`Vm::replied`](crate::Vm::replied) where its place is wanted.
     Subscribe {
         /// Who.
         who: ConnectionId,
         /// The channel's name, not checked.
         channel: String,
+        /// Where it joins the channel is to be said.
+        place: Option<WantedPlace>,
         /// Whom to answer.
         token: Token,
     },

@@ -39,11 +39,24 @@ function conn:drain() end
 ---@return "closed"? why
 function conn:close(code, reason) end
 
----Subscribes it to a channel: from the return on it gets each publication. Waits for that.
----Errors: a bad name; "the connection is closed"; a limit that is reached; "cancelled"; where nothing can wait.
+---@class veche.subscribe.options
+---@field since? string|{ offset: integer, epoch: string? } Up to where its client knows the channel, as it was told or the
+---result of an earlier call says. Only on routes with `positions = true`.
+
+---Where a connection has joined a channel. Without `offset`: the channel keeps no history.
+---@class veche.joined
+---@field offset? integer Of the latest publication so far: what comes next has the next one.
+---@field epoch? string
+---@field position? string "EPOCH:OFFSET".
+---@field recovered? boolean With `since`: whether the client gets all that it has missed, before anything else of the channel.
+
+---Subscribes it to a channel: from the return on it gets each publication. Waits for that. On routes with
+---`positions = true` the client first hears `{"subscribed":…}`, and publications come with their positions.
+---Errors: a bad name or option; "the connection is closed"; a limit that is reached; "cancelled"; where nothing can wait.
 ---@param channel string 1 to 255 bytes of UTF-8 without control characters.
----@return true
-function conn:subscribe(channel) end
+---@param options? veche.subscribe.options
+---@return true|veche.joined joined With options, even none of them, where it has joined.
+function conn:subscribe(channel, options) end
 
 ---Takes another token (`identity = "jwt"`) of the same user in place of the one that has opened it, so that it goes on
 ---when that one expires. `user` stays as it is. Waits for the answer, which comes at once.

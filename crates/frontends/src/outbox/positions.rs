@@ -14,6 +14,7 @@ use veche_hub::{
 use veche_proto::websocket::MessageKind;
 
 use super::{Outboxes, Pushes};
+use crate::shared::Shared;
 
 /// The object, among the formats that a publication is encoded in once.
 const OBJECT: Format = Format(u32::MAX - 4);
@@ -42,12 +43,17 @@ impl Outboxes {
         }
     }
 
+    /// Whether its client is told the places of publications.
+    pub fn tells_positions(&self, session: ConnectionId) -> bool {
+        self.of(session).pushes == Pushes::Positioned
+    }
+
     /// The session has joined a channel that remembers: where it is, and what came while the client was away.
     ///
     /// The position is that before the first publication which follows: a client that loses its connection in between
     /// comes back with what it has really got. What does not fit the outbox counts as lost; whether all was there.
     pub(crate) fn joined(&mut self, session: ConnectionId, channel: &str, joined: &Joined) -> bool {
-        if self.of(session).pushes != Pushes::Positioned {
+        if !self.tells_positions(session) {
             return false;
         }
         let mut position = joined.position;
@@ -98,6 +104,32 @@ impl Outboxes {
         write_string(&mut text, channel);
         text.push('}');
         self.message(session, MessageKind::Text, text.as_bytes());
+    }
+}
+
+impl Shared {
+    /// Tells a client where an application has subscribed it, where its route tells positions, and gives it what it has
+    /// missed. Whether that is all of it; `None` if it has not come back. `is_back`: it was somewhere before.
+    pub fn tell_joined(
+        &mut self,
+        session: ConnectionId,
+        channel: &str,
+        joined: Option<&Joined>,
+        is_back: bool,
+    ) -> Option<bool> {
+        let outboxes = &mut self.ports.outboxes;
+        if !outboxes.tells_positions(session) {
+            return is_back.then_some(false);
+        }
+        let Some(joined) = joined else {
+            let recovered = is_back.then_some(false);
+            outboxes.subscribed(session, channel, None, recovered);
+            return recovered;
+        };
+        let is_whole = outboxes.joined(session, channel, joined);
+        joined.recovered.as_ref()?;
+        self.stats.recovery(is_whole);
+        Some(is_whole)
     }
 }
 

@@ -96,6 +96,17 @@ fn wanted(arguments: &Arguments) -> mlua::Result<Inquiry> {
 pub(super) fn to_lua(lua: &Lua, reply: ChannelReply) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     match reply {
+        ChannelReply::Joined {
+            position,
+            recovered,
+        } => {
+            if let Some((epoch, offset)) = position {
+                table.raw_set("position", format!("{epoch}:{offset}"))?;
+                table.raw_set("epoch", epoch)?;
+                table.raw_set("offset", offset as f64)?;
+            }
+            table.raw_set("recovered", recovered)?;
+        }
         ChannelReply::History {
             publications,
             position,

@@ -4,12 +4,15 @@ use std::rc::Rc;
 
 use mlua::{Lua, LuaString, Table, Value};
 
+use veche_types::{Epoch, Position, Since};
+
+use super::argument::{WHOLE_MAX, as_number};
 use super::core::channel_name;
 use super::{fault, http};
 use crate::ConnectionId;
 use crate::connections;
 use crate::desk::Desk;
-use crate::effects::{Credential, Effect};
+use crate::effects::{Credential, Effect, WantedPlace};
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let fields = lua.create_table()?;
@@ -108,12 +111,73 @@ fn attributes(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     native.set("set_attribute", set)
 }
 
+/// Options of `subscribe`: `since`, a position as text or `{ offset, epoch }`.
+fn wanted_place(options: &Value) -> mlua::Result<Option<WantedPlace>> {
+    let options = match options {
+        Value::Nil => return Ok(None),
+        Value::Table(options) => options,
+        other => {
+            let what = other.type_name();
+            return Err(fault(format!(
+                "bad argument #2 to 'subscribe': a table of options expected, not {what}"
+            )));
+        }
+    };
+    let mut place = WantedPlace::default();
+    for pair in options.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        match &key {
+            Value::String(key) if *key == "since" => place.since = Some(since(&value)?),
+            key => {
+                let key = key.to_string()?;
+                return Err(fault(format!(
+                    "bad argument #2 to 'subscribe': there is no option '{key}'"
+                )));
+            }
+        }
+    }
+    Ok(Some(place))
+}
+
+fn since(value: &Value) -> mlua::Result<Since> {
+    let bad = |why: &str| fault(format!("bad option since to 'subscribe': {why}"));
+    match value {
+        Value::String(text) => {
+            let position = text.to_string_lossy().parse::<Position>();
+            Ok(position.map_err(|error| bad(&error.to_string()))?.into())
+        }
+        Value::Table(place) => {
+            let offset: Value = place.raw_get("offset")?;
+            let offset = as_number(&offset);
+            let is_good =
+                |number: &f64| number.fract() == 0.0 && (0.0..=WHOLE_MAX).contains(number);
+            let offset = offset.filter(is_good);
+            let offset = offset.ok_or_else(|| bad("offset: a whole number expected"))?;
+            let epoch = match place.raw_get("epoch")? {
+                Value::Nil => None,
+                Value::String(epoch) => {
+                    // One that is none of ours was never that of a channel.
+                    let epoch = epoch.to_string_lossy().parse();
+                    Some(epoch.unwrap_or(Epoch::UNKNOWN))
+                }
+                _ => return Err(bad("epoch: a string expected")),
+            };
+            Ok(Since {
+                epoch,
+                offset: offset as u64,
+            })
+        }
+        _ => Err(bad("a position, or a table of offset and epoch, expected")),
+    }
+}
+
 fn subscriptions(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     let subscribe = lua.create_function(
-        move |_, (index, generation, channel): (u32, u32, LuaString)| {
+        move |_, (index, generation, channel, options): (u32, u32, LuaString, Value)| {
             let who = ConnectionId { index, generation };
             let channel = channel_name(&channel)?;
+            let place = wanted_place(&options)?;
             if !own.world.connections.borrow().is_open(who) {
                 return Err(fault(crate::CLOSED));
             }
@@ -121,6 +185,7 @@ fn subscriptions(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()>
             own.effect(Effect::Subscribe {
                 who,
                 channel,
+                place,
                 token,
             });
             Ok(token.0 as f64)

@@ -1,23 +1,32 @@
 //! Carrying out what scripts want done.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use tracing::{debug, error, info, warn};
+use veche_calls::Outcome;
 use veche_frontends::app::{AppAnswer, AppFile, Beginning, Body, Response, Verdict};
 use veche_frontends::journal::SlowKind;
 use veche_frontends::outbox::Sending;
 use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, Shared};
-use veche_hub::{ChannelName, ConnectionId, Payload, PayloadKind, PayloadRef, SubscribeOptions};
+use veche_hub::{self as hub, ChannelName, ConnectionId, Payload, PayloadKind, PayloadRef, SubscribeOptions};
 use veche_proto::http::Status;
 use veche_proto::websocket::MessageKind;
-use veche_script::{Answer, Effect, Level, Token};
+use veche_script::{Answer, Effect, Level, Token, WantedPlace};
 
 use super::here::{Direct, Here, LOG, later};
 use super::journal::Entry;
 
 /// A handler has failed (RFC 6455, section 7.4.1).
 const FAILED: (u16, &str) = (1011, "internal error");
+
+/// What has come of a subscription.
+enum Settled {
+    Done,
+    /// Its place was wanted.
+    Place(Outcome),
+}
 
 impl Here {
     /// Carries out the effects of an application's call; an answer to `current` is given back.
@@ -42,6 +51,7 @@ impl Here {
             let mut effects = std::mem::take(&mut self.spare);
             app.vm.take_effects(&mut effects);
             let mut refused = Vec::new();
+            let mut joined = Vec::new();
             let (list, bytes) = effects.drain();
             for effect in list {
                 match effect {
@@ -60,12 +70,12 @@ impl Here {
                     Effect::Subscribe {
                         who,
                         channel,
+                        place,
                         token,
-                    } => {
-                        if let Err(words) = self.subscribe(who, &channel, token, shared) {
-                            refused.push((token, words));
-                        }
-                    }
+                    } => match self.subscribe(who, &channel, place, token, shared) {
+                        Ok(settled) => joined.extend(settled.map(|settled| (token, settled))),
+                        Err(words) => refused.push((token, words)),
+                    },
                     Effect::Renew {
                         who,
                         credential,
@@ -222,6 +232,14 @@ impl Here {
                     app.answer(token, &words, shared.now);
                 }
             }
+            for (token, settled) in joined {
+                if let Some(Some(app)) = self.apps.get_mut(usize::from(id.0)) {
+                    match settled {
+                        Settled::Done => app.answer(token, &Answer::Done, shared.now),
+                        Settled::Place(outcome) => app.replied(token, outcome, shared.now),
+                    }
+                }
+            }
         }
     }
 
@@ -231,25 +249,45 @@ impl Here {
         Some(AppFile { root, relative })
     }
 
+    /// Returns what has come of it, where that is told at once.
     fn subscribe(
         &mut self,
         who: ConnectionId,
         channel: &str,
+        place: Option<WantedPlace>,
         token: Token,
         shared: &mut Shared,
-    ) -> Result<(), String> {
+    ) -> Result<Option<Settled>, String> {
         let name = ChannelName::new(channel).map_err(|error| error.to_string())?;
-        let ticket = self.tickets.issue(who, channel, token);
+        let since = place.and_then(|place| place.since);
+        let tells = shared.ports.outboxes.tells_positions(who);
+        if since.is_some() && !tells {
+            let why = "since: this route tells its clients no positions (positions = true)";
+            return Err(why.to_owned());
+        }
+        let ticket = self.tickets.issue_for_place(who, channel, token, place);
         let joining = SubscribeOptions {
+            since: since.map(|since| Arc::from([since])),
             client: shared.member(who, name),
             ..SubscribeOptions::default()
         };
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        let answers = ports.answers.len();
         let result = hub.subscribe(who, name, ticket, &joining, ports);
-        result.map_err(|error| {
+        if let Err(error) = result {
             self.tickets.take(who, ticket);
-            error.to_string()
-        })
+            return Err(error.to_string());
+        }
+        // Answered within the call where the home is here: its client is told before it hears anything else.
+        if tells
+            && shared.ports.answers.len() > answers
+            && let Some((_, _, hub::Answer::Subscribed(joined))) = shared.ports.answers.pop_back()
+            && let Some(waiting) = self.tickets.take(who, ticket)
+        {
+            let outcome = waiting.joined(who, joined.as_deref(), shared);
+            return Ok(Some(outcome.map_or(Settled::Done, Settled::Place)));
+        }
+        Ok(None)
     }
 
     pub(super) fn publish(

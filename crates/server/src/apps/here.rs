@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use veche_frontends::app::{AppAnswer, Body, Gone, Outcome, Progress, Request, Response, Verdict};
 use veche_frontends::{AppId, Apps, Shared};
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_calls::Reply;
+use veche_calls::channel::ChannelReply;
+use veche_hub::{Answer, ConnectionId, Joined, Ticket};
 use veche_proto::http::Status;
 use veche_proto::websocket::{MessageKind, handshake};
-use veche_script::{Effects, Handler, Token, Vm, World};
+use veche_script::{Effects, Handler, Token, Vm, WantedPlace, World};
 
 use super::calls::{Calls, Gate};
 use super::commands::{self, Commands};
@@ -105,25 +107,64 @@ pub(super) struct Tickets {
     waiting: BTreeMap<(ConnectionId, u32), Waiting>,
 }
 
-/// A wait for a subscription.
-struct Waiting {
-    token: Token,
-    channel: String,
+/// A wait for a subscription, or for what a channel's home says.
+pub(super) struct Waiting {
+    pub(super) token: Token,
+    pub(super) channel: String,
+    /// Of a subscription whose place is wanted.
+    pub(super) place: Option<WantedPlace>,
+}
+
+impl Waiting {
+    /// The session has joined the channel: its client is told, where its route tells positions, and then whoever waits, if
+    /// the place is wanted.
+    pub(super) fn joined(
+        &self,
+        session: ConnectionId,
+        joined: Option<&Joined>,
+        shared: &mut Shared,
+    ) -> Option<veche_calls::Outcome> {
+        let is_back = self.place.is_some_and(|place| place.since.is_some());
+        let recovered = shared.tell_joined(session, &self.channel, joined, is_back);
+        self.place?;
+        let position = joined.map(|joined| joined.position);
+        Some(Ok(Reply::Channel(ChannelReply::Joined {
+            position: position.map(|at| (at.epoch.to_string(), at.offset)),
+            recovered,
+        })))
+    }
 }
 
 impl Tickets {
     /// A ticket whose answer goes to whoever waits with that token.
     pub(super) fn issue(&mut self, session: ConnectionId, channel: &str, token: Token) -> Ticket {
         self.last = self.last.wrapping_add(1);
-        let channel = channel.to_owned();
-        let waiting = Waiting { token, channel };
+        let waiting = Waiting {
+            token,
+            channel: channel.to_owned(),
+            place: None,
+        };
         self.waiting.insert((session, self.last), waiting);
         Ticket(self.last)
     }
 
-    pub(super) fn take(&mut self, session: ConnectionId, ticket: Ticket) -> Option<Token> {
-        let waiting = self.waiting.remove(&(session, ticket.0))?;
-        Some(waiting.token)
+    /// The same of a subscription whose place is wanted.
+    pub(super) fn issue_for_place(
+        &mut self,
+        session: ConnectionId,
+        channel: &str,
+        token: Token,
+        place: Option<WantedPlace>,
+    ) -> Ticket {
+        let ticket = self.issue(session, channel, token);
+        if let Some(waiting) = self.waiting.get_mut(&(session, ticket.0)) {
+            waiting.place = place;
+        }
+        ticket
+    }
+
+    pub(super) fn take(&mut self, session: ConnectionId, ticket: Ticket) -> Option<Waiting> {
+        self.waiting.remove(&(session, ticket.0))
     }
 
     /// Those of a session, for one channel or for all, who will not be answered.
@@ -274,11 +315,21 @@ impl Here {
         answer: &Answer,
         shared: &mut Shared,
     ) {
-        let Some(token) = self.tickets.take(session, ticket) else {
+        let Some(waiting) = self.tickets.take(session, ticket) else {
             return;
         };
+        let token = waiting.token;
         let answer = match answer {
-            Answer::Subscribed(_) => veche_script::Answer::Done,
+            Answer::Subscribed(joined) => {
+                let joined = joined.as_deref();
+                if let Some(outcome) = waiting.joined(session, joined, shared) {
+                    self.run(id, None, shared, |app, now| {
+                        app.replied(token, outcome, now);
+                    });
+                    return;
+                }
+                veche_script::Answer::Done
+            }
             Answer::Published(published) => veche_script::Answer::Number(published.handed.into()),
             asked => {
                 if let Some(outcome) = outcome(asked) {

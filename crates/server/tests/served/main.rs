@@ -36,6 +36,7 @@ mod ledger;
 mod lifecycle;
 mod limits;
 mod lua_api;
+mod lua_positions;
 mod main_job;
 mod mysql;
 mod pam;

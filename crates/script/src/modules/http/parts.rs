@@ -52,6 +52,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         own.effect(Effect::Subscribe {
             who,
             channel,
+            place: None,
             token,
         });
         Ok(token.0 as f64)

@@ -233,9 +233,9 @@ pub(super) static ROUTE: &[Directive] = &[
         name: "positions",
         kind: Kind::Flag { words: &[] },
         default: Default::Toml("false"),
-        handlers: &["push"],
+        handlers: &["push", "lua"],
         change: Change::Reload,
-        doc: "Whether clients are told the position of each publication, so that they can come back to it: `{\"channel\":\"chat:1\",\"position\":\"9x3kd07f:17\",\"data\":…}` instead of the data alone, and `?since=9x3kd07f:17`, once for each channel, in the address of the next connection. It first hears `{\"subscribed\":\"chat:1\",\"position\":…,\"recovered\":true}`, then what it has missed. Channels whose namespace keeps no history have no position. Not with another `outbox_full` than `\"disconnect\"`: nothing may be missing. See [the guide](../guide/history.md).",
+        doc: "Whether clients are told the position of each publication, so that they can come back to it: `{\"channel\":\"chat:1\",\"position\":\"9x3kd07f:17\",\"data\":…}` instead of the data alone, and `?since=9x3kd07f:17`, once for each channel, in the address of the next connection. It first hears `{\"subscribed\":\"chat:1\",\"position\":…,\"recovered\":true}`, then what it has missed. Channels whose namespace keeps no history have no position. Not with another `outbox_full` than `\"disconnect\"`: nothing may be missing. With `\"lua\"` the script subscribes them, and says where they have been: `conn:subscribe(channel, { since = … })`. See [the guide](../guide/history.md).",
     },
     Directive {
         section: Section::Route,
