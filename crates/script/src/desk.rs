@@ -25,11 +25,13 @@ use veche_store::Store;
 use crate::Now;
 use crate::clock::{Clock, Pace};
 use crate::connections::{Connections, Room};
-use crate::effects::{Effect, Effects, Level, Token};
+use crate::effects::{About, Effect, Effects, Level, Token};
 use crate::modules::kept::Kept;
 use crate::raw::{Coroutine, Reference, Tables};
 use crate::refused::Refused;
+use crate::request::Request;
 use crate::streams::Streams;
+use crate::task::Owner;
 use crate::vm::Answer;
 use crate::{ConnectionId, MessageKind};
 pub(crate) use questions::Open;
@@ -106,6 +108,8 @@ pub(crate) struct Desk {
     /// What the VM may use.
     pub(crate) memory_bytes_max: usize,
     is_retired: Cell<bool>,
+    /// Whose coroutine was last resumed.
+    running: Cell<Option<Owner>>,
     spawned: RefCell<VecDeque<Spawned>>,
     woken: RefCell<VecDeque<(Token, Woken)>>,
     /// By time; the second number parts those of the same time: the seed in a test, otherwise whoever came first.
@@ -181,6 +185,7 @@ impl Desk {
             worker,
             memory_bytes_max,
             is_retired: Cell::new(false),
+            running: Cell::default(),
             spawned: RefCell::default(),
             woken: RefCell::default(),
             sleepers: RefCell::default(),
@@ -299,8 +304,37 @@ impl Desk {
         self.world.effects.borrow_mut().list.push(effect);
     }
 
+    /// Whose coroutine runs from now on.
+    pub(crate) fn set_running(&self, owner: Owner) {
+        self.running.set(Some(owner));
+    }
+
+    /// Writes into the log, with for whom the script runs, or has just failed.
     pub(crate) fn log(&self, level: Level, text: impl Into<String>) {
-        self.world.effects.borrow_mut().log(level, text);
+        let about = self.about().map(Box::new);
+        let mut effects = self.world.effects.borrow_mut();
+        effects.log(level, text.into(), about);
+    }
+
+    /// For whom the coroutine runs that was last resumed.
+    pub(crate) fn about(&self) -> Option<About> {
+        let about = |id: ConnectionId, request: &Request| About {
+            connection: format!("{}.{}.{}", self.worker, id.index, id.generation),
+            user: request.user().map(str::to_owned),
+            method: request.method().to_owned(),
+            path: request.path().to_owned(),
+        };
+        match self.running.get()? {
+            Owner::Connection(id) => {
+                let connections = self.world.connections.borrow();
+                let request = connections.find(id)?.request.as_ref()?;
+                Some(about(id, request))
+            }
+            Owner::Request(number) | Owner::Handshake(number) => {
+                self.requests.borrow().about(number, about)
+            }
+            _ => None,
+        }
     }
 
     /// Takes a coroutine that is to begin; its number.

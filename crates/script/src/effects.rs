@@ -272,7 +272,22 @@ pub enum Effect {
         level: Level,
         /// One line, or several with a traceback.
         text: String,
+        /// For whom the script ran, if for a client.
+        about: Option<Box<About>>,
     },
+}
+
+/// For whom a script runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// The connection's id, as scripts know it.
+    pub connection: String,
+    /// Who it is, if that is known.
+    pub user: Option<String>,
+    /// Of the request: that which has opened a WebSocket.
+    pub method: String,
+    /// Its path.
+    pub path: String,
 }
 
 /// What a script makes of a handshake.
@@ -360,13 +375,14 @@ impl Effects {
         self.bytes.len() + self.text_bytes > MUCH_BYTES || self.list.len() > MUCH_BYTES / 64
     }
 
-    pub(crate) fn log(&mut self, level: Level, text: impl Into<String>) {
-        let text = text.into();
-        if self.text_bytes + text.len() > BYTES_MAX || self.list.len() >= COUNT_MAX {
+    pub(crate) fn log(&mut self, level: Level, text: String, about: Option<Box<About>>) {
+        let bytes = |about: &About| about.path.len() + about.user.as_ref().map_or(0, String::len);
+        let bytes = text.len() + about.as_deref().map_or(0, bytes);
+        if self.text_bytes + bytes > BYTES_MAX || self.list.len() >= COUNT_MAX {
             // A script that writes so much in one run gets no more of it into the log.
             return;
         }
-        self.text_bytes += text.len();
-        self.list.push(Effect::Log { level, text });
+        self.text_bytes += bytes;
+        self.list.push(Effect::Log { level, text, about });
     }
 }

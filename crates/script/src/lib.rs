@@ -41,7 +41,7 @@ mod watch;
 pub use app::{App, Limits, Role, Snapshots, World};
 pub use code::{Code, CodeError};
 pub use dial::Dial;
-pub use effects::{Credential, Effect, Effects, Level, Span, Token, Verdict, WantedPlace};
+pub use effects::{About, Credential, Effect, Effects, Level, Span, Token, Verdict, WantedPlace};
 pub use event::Event;
 pub use refused::Refused;
 pub use request::Request;

@@ -371,7 +371,7 @@ impl Vm {
             }
             return Progress::Waits;
         }
-        match self.resume(&coroutine, &[], handler.name()) {
+        match self.resume(&coroutine, &[], owner, handler.name()) {
             Ran::Ended => {
                 self.machine.recycle(coroutine);
                 self.settle();
@@ -426,7 +426,7 @@ impl Vm {
 
     /// Lets a coroutine begin, or go on with an answer, and sees to what comes of it.
     fn run(&mut self, coroutine: Coroutine, owner: Owner, answer: &[Argument<'_>]) {
-        let ran = self.resume(&coroutine, answer, owner.name());
+        let ran = self.resume(&coroutine, answer, owner, owner.name());
         self.left(coroutine, owner, ran);
     }
 
@@ -435,8 +435,10 @@ impl Vm {
         &mut self,
         coroutine: &Coroutine,
         answer: &[Argument<'_>],
+        owner: Owner,
         handler: &'static str,
     ) -> Ran {
+        self.desk.set_running(owner);
         let began = self.machine.ticks();
         self.desk.clock.begin_run();
         let ran = self.machine.resume(coroutine, answer);
@@ -528,6 +530,7 @@ impl Vm {
     }
 
     fn failed(&mut self, owner: Owner, failure: Failure) {
+        self.desk.set_running(owner);
         match owner {
             Owner::Connection(id) => {
                 self.end_of(id, failure);
@@ -595,7 +598,7 @@ impl Vm {
             let Some(task) = self.tasks.take(place) else {
                 continue;
             };
-            match self.resume(&task.coroutine, &[], task.owner.name()) {
+            match self.resume(&task.coroutine, &[], task.owner, task.owner.name()) {
                 Ran::Ended => self.machine.recycle(task.coroutine),
                 Ran::Failed(failure) => {
                     self.bury(task.coroutine);

@@ -77,6 +77,19 @@ impl Requests {
         Some(read(&under_way.request))
     }
 
+    /// Reads of one and of whose it is; `None` if it is over.
+    pub(crate) fn about<R>(
+        &self,
+        number: u64,
+        read: impl FnOnce(ConnectionId, &Request) -> R,
+    ) -> Option<R> {
+        let place = number & ((1 << PLACE_BITS) - 1);
+        let slot = self.slots.get(usize::try_from(place).ok()?)?;
+        let is_it = u64::from(slot.generation) == number >> PLACE_BITS;
+        let under_way = slot.under_way.as_ref().filter(|_| is_it)?;
+        Some(read(under_way.id, &under_way.request))
+    }
+
     /// Whose a request is whose response has begun and is not over.
     pub(crate) fn writer(&mut self, number: u64) -> Option<ConnectionId> {
         let under_way = self.slot(number)?.under_way.as_ref()?;

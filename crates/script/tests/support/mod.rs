@@ -344,7 +344,7 @@ fn words(effect: &Effect, effects: &Effects) -> String {
         Effect::CancelCall { .. } => "cancel call".to_owned(),
         Effect::Ruled { question, ruling } => format!("rule {question} {ruling:?}"),
         Effect::Failed { of } => format!("failed {}", name(*of)),
-        Effect::Log { level, text } => match level {
+        Effect::Log { level, text, .. } => match level {
             Level::Info => text.clone(),
             other => format!("{other:?}: {text}"),
         },

@@ -10,10 +10,12 @@ use veche_frontends::journal::SlowKind;
 use veche_frontends::outbox::Sending;
 use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, Shared};
-use veche_hub::{self as hub, ChannelName, ConnectionId, Payload, PayloadKind, PayloadRef, SubscribeOptions};
+use veche_hub::{
+    self as hub, ChannelName, ConnectionId, Payload, PayloadKind, PayloadRef, SubscribeOptions,
+};
 use veche_proto::http::Status;
 use veche_proto::websocket::MessageKind;
-use veche_script::{Answer, Effect, Level, Token, WantedPlace};
+use veche_script::{About, Answer, Effect, Level, Token, WantedPlace};
 
 use super::here::{Direct, Here, LOG, later};
 use super::journal::Entry;
@@ -214,13 +216,13 @@ impl Here {
                         let kick = (of, code, reason.to_owned());
                         shared.ports.kicks.push(kick);
                     }
-                    Effect::Log { level, text } => {
+                    Effect::Log { level, text, about } => {
                         if level == Level::Error {
                             shared.stats.app_errors.add(1);
                             let app = self.app_name(id);
                             shared.process.script_failed(app, &text);
                         }
-                        self.log(id, level, &text);
+                        self.log(id, level, &text, about.as_deref());
                     }
                 }
             }
@@ -354,21 +356,28 @@ impl Here {
         app.map_or("", |app| app.volume.app.name.as_str())
     }
 
-    fn log(&self, id: AppId, level: Level, text: &str) {
+    fn log(&self, id: AppId, level: Level, text: &str, about: Option<&About>) {
         if let Some(journal) = &self.journal {
             let text = text.to_owned();
             journal.write(Entry::Logged { level, text });
         }
-        let app = self.app_name(id);
-        // Line by line: the log escapes what could look like another line of it.
-        for line in text.lines() {
-            let line = line.replace('\t', "  ");
-            match level {
-                Level::Debug => debug!(target: LOG, app, "{line}"),
-                Level::Info => info!(target: LOG, app, "{line}"),
-                Level::Warn => warn!(target: LOG, app, "{line}"),
-                Level::Error => error!(target: LOG, app, "{line}"),
-            }
+        let (app, worker) = (self.app_name(id), self.worker);
+        let connection = about.map(|about| about.connection.as_str());
+        let user = about.and_then(|about| about.user.as_deref());
+        let method = about.map(|about| about.method.as_str());
+        let path = about.map(|about| about.path.as_str());
+        let text = text.replace('\t', "  ");
+        // A record each, with its traceback: the log escapes what could look like another line of it.
+        macro_rules! record {
+            ($level:ident) => {
+                $level!(target: LOG, app, worker, connection, user, method, path, "{text}")
+            };
+        }
+        match level {
+            Level::Debug => record!(debug),
+            Level::Info => record!(info),
+            Level::Warn => record!(warn),
+            Level::Error => record!(error),
         }
     }
 }

@@ -291,7 +291,7 @@ impl Sink {
     }
 }
 
-/// Copies a line with its control characters escaped as `\u001b`: C0 but for the closing newline, DEL, C1.
+/// Copies a line with its control characters escaped as `\n`, `\t`, `\u001b`: C0 but for the closing newline, DEL, C1.
 ///
 /// JSON comes with C0 escaped, and the others can only stand within a string there: it stays JSON.
 fn escape(line: &[u8], out: &mut Vec<u8>) {
@@ -312,7 +312,11 @@ fn escape(line: &[u8], out: &mut Vec<u8>) {
             }
         };
         out.extend_from_slice(&body[from..at]);
-        write!(out, "\\u{code:04x}").expect("a Vec takes every write");
+        match code {
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => write!(out, "\\u{code:04x}").expect("a Vec takes every write"),
+        }
         at += length;
         from = at;
     }
@@ -360,7 +364,7 @@ mod tests {
             ("plain\n", "plain\n"),
             ("вече ©\n", "вече ©\n"),
             ("a\x1b[31mb\n", "a\\u001b[31mb\n"),
-            ("forged\nline\r\n", "forged\\u000aline\\u000d\n"),
+            ("forged\nline\r\n", "forged\\nline\\u000d\n"),
             (
                 "del\x7f c1\u{9b}31m\u{80}\n",
                 "del\\u007f c1\\u009b31m\\u0080\n",

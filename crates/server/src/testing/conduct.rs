@@ -174,7 +174,7 @@ impl Conduct<'_> {
         let (list, bytes) = effects.drain();
         for effect in list {
             match effect {
-                Effect::Log { level, text } => {
+                Effect::Log { level, text, .. } => {
                     self.world.journal.write(Entry::Noted { level, text });
                 }
                 Effect::Publish {
