@@ -9,12 +9,13 @@ mod events;
 mod handler;
 mod handover;
 mod hooks;
+mod report;
 pub(crate) mod load;
 mod service;
 mod slice;
 mod turn;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use mlua::{Function, Lua};
@@ -26,7 +27,7 @@ use crate::Now;
 use crate::app::Role;
 use crate::desk::{Desk, Ended};
 use crate::effects::{Effect, Effects, Level, Verdict};
-use crate::hooks::Hook;
+use crate::hooks::{Hook, Ruling};
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
 use crate::request::Request;
@@ -95,6 +96,8 @@ pub struct Vm {
     kinds: [Reference; 2],
     /// What decides on what clients of Centrifugo's protocol ask.
     hooks: [Option<Reference>; Hook::ALL.len()],
+    /// Calls of `app.error` under way, by the numbers of their coroutines.
+    reports: BTreeSet<u64>,
     serve: Reference,
     shake: Reference,
     rule: Reference,
@@ -524,44 +527,52 @@ impl Vm {
             Owner::Events => self.is_told = false,
             Owner::Stop => self.is_stopping = false,
             Owner::Run => self.run = Service::Over,
+            Owner::Spawned(number) => {
+                self.reports.remove(&number);
+            }
             // A handler that ends has ruled.
-            Owner::Question(..) | Owner::Spawned(_) => {}
+            Owner::Question(..) => {}
         }
     }
 
     fn failed(&mut self, owner: Owner, failure: Failure) {
-        self.desk.set_running(owner);
         match owner {
             Owner::Connection(id) => {
                 self.end_of(id, failure);
                 self.next_of(id);
             }
             Owner::Start => {
-                let words = format!("{START_FAILED}{}", failure.traceback);
-                self.desk.log(Level::Error, words);
+                self.report(owner, &failure);
                 self.open_gate();
             }
             Owner::Stop => {
                 self.is_stopping = false;
-                self.desk.log(Level::Error, failure.traceback);
+                self.report(owner, &failure);
             }
             Owner::Run => {
                 self.run = Service::Failed;
-                self.desk.log(Level::Error, failure.traceback);
+                self.report(owner, &failure);
             }
             Owner::Request(number) | Owner::Handshake(number) => {
-                self.desk.log(level_of(&failure), failure.traceback);
+                self.report(owner, &failure);
                 self.abandon(number, owner);
             }
-            Owner::Question(number, _) => self.question_failed(number, failure),
-            Owner::Events => self.events_failed(failure),
+            Owner::Question(number, _) => {
+                self.report(owner, &failure);
+                self.desk.rule(number, Ruling::Failed);
+            }
+            Owner::Events => {
+                // What it was told nobody tells it again.
+                self.is_told = false;
+                self.report(owner, &failure);
+            }
             Owner::Spawned(number) => {
                 let told = self.machine.guarded(false, || {
                     let failed = &self.task_failed;
                     failed.call::<bool>((number as f64, failure.words.as_str()))
                 });
                 if !matches!(told, Ok(true)) {
-                    self.desk.log(level_of(&failure), failure.traceback);
+                    self.report(owner, &failure);
                 }
             }
         }
@@ -569,7 +580,7 @@ impl Vm {
 
     /// A handler of a connection has failed: the connection is to be closed.
     fn end_of(&mut self, id: ConnectionId, failure: Failure) {
-        self.desk.log(level_of(&failure), failure.traceback);
+        self.report(Owner::Connection(id), &failure);
         // The other server is not to blame for what fails in a callback.
         if self.local(id).is_some_and(|local| local.is_client) {
             return;
@@ -658,14 +669,5 @@ impl Vm {
             }
         };
         effects.list.push(effect);
-    }
-}
-
-/// A client that leaves while somebody works for it is no fault of the script.
-fn level_of(failure: &Failure) -> Level {
-    let left = [crate::CLOSED, crate::GONE];
-    match left.iter().any(|words| failure.words.ends_with(words)) {
-        true => Level::Debug,
-        false => Level::Error,
     }
 }

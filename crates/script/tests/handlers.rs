@@ -277,6 +277,46 @@ fn subscribing_waits_for_the_home() {
 }
 
 #[test]
+fn errors_are_told_to_the_script() {
+    let mut bench = Bench::new(
+        "local veche = require 'veche'
+        local app = {}
+        local function tell(err, context)
+          print(err, context.handler, context.worker, context.user, context.method, context.path,
+            context.traceback:find('stack traceback', 1, true) ~= nil)
+        end
+        function app.error(err, context)
+          tell(err, context)
+          if err:find('again') then error('again') end
+        end
+        function app.message(conn, data)
+          if data == 'task' then veche.spawn(error, 'of a task') return end
+          error(data)
+        end
+        return app",
+    );
+    bench.open(ANN);
+    bench.told();
+    for (data, expected) in [
+        ("bad", "app.lua:14: bad\tconnection\t0\tann\tGET\t/"),
+        ("task", "of a task\ttask\t0\tnil\tnil\tnil"),
+    ] {
+        bench.open(ANN);
+        bench.told();
+        bench.text(ANN, data);
+        let told = bench.told();
+        let found = told.iter().any(|line| line.starts_with(expected));
+        assert!(found, "{data}: {told:?}");
+    }
+    bench.open(ANN);
+    bench.told();
+    bench.text(ANN, "again");
+    let told = bench.told().join("\n");
+    assert!(told.contains("Error: app.error has failed: app.lua:11: again"), "{told}");
+    assert_eq!(told.matches("app.error has failed").count(), 1, "{told}");
+}
+
+#[test]
 fn publishing() {
     let told = Bench::run(
         r##"veche.publish("news", "hello")

@@ -33,11 +33,24 @@
 ---What has happened to channels and users, where the app is that of `[events]`: in order, the next ones when it is done with
 ---these. `lost` were lost before, for lack of room.
 ---@field events? fun(events: veche.event[], lost: integer)
+---An error that no `pcall` has caught, of any handler or task, once it is logged. Runs by itself, when the handler is over:
+---it changes nothing for the client. Its own errors are only logged, and so are others while 64 calls of it are under way.
+---@field error? fun(err: string, context: veche.error_context)
 ---The VM ends: newer code has taken over, the app was taken out of the configuration, or the server stops. In the last two
 ---cases its connections are still there, and close once it has ended or has taken too long.
 ---@field stop? fun()
 ---What decides on what clients of Centrifugo's protocol ask, on routes with `handler = "centrifuge"` that lead to this app.
 ---@field centrifuge? veche.centrifuge
+
+---Where an error came from. Of handlers of a connection or a request it has what is known of them.
+---@class veche.error_context
+---@field handler string "start", "handshake", "request", "connection", "events", "stop", "task" or "centrifuge.NAME".
+---@field worker integer
+---@field traceback string The error's words, and how it came there.
+---@field connection? string Its id.
+---@field user? string
+---@field method? string
+---@field path? string
 
 ---@class veche.event
 ---@field type "online"|"offline"|"occupied"|"vacated"|"joined"|"left"|"empty"

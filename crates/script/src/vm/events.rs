@@ -7,7 +7,7 @@ use crate::Now;
 use crate::effects::Level;
 use crate::event::Event;
 use crate::modules;
-use crate::raw::{Argument, Failure};
+use crate::raw::Argument;
 use crate::task::Owner;
 
 impl Vm {
@@ -61,11 +61,5 @@ impl Vm {
             list.raw_set(index + 1, table)?;
         }
         Ok(list)
-    }
-
-    /// The handler has failed: what it was told nobody tells it again.
-    pub(super) fn events_failed(&mut self, failure: Failure) {
-        self.is_told = false;
-        self.desk.log(Level::Error, failure.traceback);
     }
 }

@@ -3,7 +3,7 @@
 use crate::Role;
 
 /// Functions of an application that Veche calls.
-pub(super) const HANDLERS: usize = 10;
+pub(super) const HANDLERS: usize = 11;
 
 /// A function of the application that Veche calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Handler {
     Events,
     /// The VM is about to end.
     Stop,
+    /// An error that nobody has caught.
+    Error,
     /// A service's own work; the only one that a service has beside `Stop`.
     Run,
 }
@@ -41,6 +43,7 @@ impl Handler {
         (Self::Request, "request"),
         (Self::Events, "events"),
         (Self::Stop, "stop"),
+        (Self::Error, "error"),
         (Self::Run, "run"),
     ];
 

@@ -5,12 +5,12 @@
 
 use mlua::Value;
 
-use super::{OVER_MEMORY, Vm, level_of};
+use super::{OVER_MEMORY, Vm};
 use crate::Now;
 use crate::effects::Level;
 use crate::hooks::{Asked, Hook, Ruling};
 use crate::modules;
-use crate::raw::{Argument, Coroutine, Failure, Reference};
+use crate::raw::{Argument, Coroutine, Reference};
 use crate::task::Owner;
 
 /// Centrifugo's error of that name.
@@ -125,11 +125,5 @@ impl Vm {
             }
         }
         true
-    }
-
-    /// A handler has failed.
-    pub(super) fn question_failed(&self, number: u64, failure: Failure) {
-        self.desk.log(level_of(&failure), failure.traceback);
-        self.desk.rule(number, Ruling::Failed);
     }
 }

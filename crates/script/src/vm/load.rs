@@ -1,7 +1,7 @@
 //! How a VM comes to be: libraries, our own functions, the script, its handlers.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -193,6 +193,7 @@ impl Vm {
             shake: machine.keep(inner.get::<Function>("shake")?)?,
             rule: machine.keep(inner.get::<Function>("rule")?)?,
             hooks,
+            reports: BTreeSet::new(),
             task_failed: inner.get("task_failed")?,
             reclaim: inner.get("reclaim")?,
             client_handlers,

@@ -1,0 +1,74 @@
+//! What becomes of an error that nobody has caught: a record in the log, and a call of `app.error`.
+
+use mlua::Table;
+
+use super::{Handler, START_FAILED, Vm};
+use crate::effects::Level;
+use crate::raw::{Argument, Failure};
+use crate::task::Owner;
+
+/// Calls of `app.error` under way; beyond that errors are only logged.
+const REPORTS_MAX: usize = 64;
+
+impl Vm {
+    /// Logs it, and lets the script know, in a coroutine of its own.
+    pub(super) fn report(&mut self, owner: Owner, failure: &Failure) {
+        let is_of_report = matches!(owner, Owner::Spawned(number) if self.reports.remove(&number));
+        self.desk.set_running(owner);
+        let before = match owner {
+            Owner::Start => START_FAILED,
+            _ if is_of_report => "app.error has failed: ",
+            _ => "",
+        };
+        let level = level_of(failure);
+        let words = format!("{before}{}", failure.traceback);
+        self.desk.log(level, words);
+        let Some(function) = self.handlers[Handler::Error as usize] else {
+            return;
+        };
+        // An error of the function that is told of errors would come again and again.
+        if is_of_report || level != Level::Error || self.reports.len() >= REPORTS_MAX {
+            return;
+        }
+        let context = self.machine.guarded(false, || self.context(owner, failure));
+        // Without memory for it the log is all there is.
+        let Ok(context) = context.and_then(|context| self.machine.keep(context)) else {
+            return;
+        };
+        let arguments = [
+            Argument::Bytes(failure.words.as_bytes()),
+            Argument::Registered(context),
+        ];
+        let coroutine = self.machine.prepare(function, &arguments);
+        self.machine.release(context);
+        self.reports.insert(self.desk.spawned(coroutine));
+    }
+
+    fn context(&self, owner: Owner, failure: &Failure) -> mlua::Result<Table> {
+        let table = self.lua.create_table()?;
+        let handler = match owner {
+            Owner::Connection(_) => "connection",
+            Owner::Spawned(_) => "task",
+            owner => owner.name(),
+        };
+        table.raw_set("handler", handler)?;
+        table.raw_set("worker", self.desk.worker)?;
+        table.raw_set("traceback", failure.traceback.as_str())?;
+        if let Some(about) = self.desk.about() {
+            table.raw_set("connection", about.connection)?;
+            table.raw_set("user", about.user)?;
+            table.raw_set("method", about.method)?;
+            table.raw_set("path", about.path)?;
+        }
+        Ok(table)
+    }
+}
+
+/// A client that leaves while somebody works for it is no fault of the script.
+fn level_of(failure: &Failure) -> Level {
+    let left = [crate::CLOSED, crate::GONE];
+    match left.iter().any(|words| failure.words.ends_with(words)) {
+        true => Level::Debug,
+        false => Level::Error,
+    }
+}
