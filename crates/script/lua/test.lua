@@ -17,18 +17,38 @@ local function bad(name, number, what, level)
   error("bad argument #" .. number .. " to '" .. name .. "': " .. what .. " expected", (level or 2) + 1)
 end
 
-local function add(function_name, name, run, is_skipped)
+-- Names of the services that run; nil for all.
+local function services_of(function_name, options)
+  if options == nil then return nil end
+  if type(options) ~= "table" then bad(function_name, 3, "a table of options", 4) end
+  for key in pairs(options) do
+    if key ~= "services" then
+      error("bad argument #3 to '" .. function_name .. "': there is no option '" .. tostring(key) .. "'", 4)
+    end
+  end
+  local services = options.services
+  if services == nil or services == true then return nil end
+  if services == false then return {} end
+  if type(services) ~= "table" then bad(function_name, 3, "services: false or a list of names", 4) end
+  for _, name in ipairs(services) do
+    if type(name) ~= "string" then bad(function_name, 3, "services: false or a list of names", 4) end
+  end
+  return services
+end
+
+local function add(function_name, name, run, is_skipped, options)
   if type(name) ~= "string" or name == "" then bad(function_name, 1, "a name", 3) end
   if type(run) ~= "function" then bad(function_name, 2, "a function", 3) end
+  local services = services_of(function_name, options)
   if can_wait() then error(function_name .. ": only while the file is loaded, not in another test", 3) end
   -- Past pcall, this function and the one that called it: the script's own line.
   local _, place = pcall(error, "", 5)
   cases[#cases + 1] = { name = name, run = run }
-  native.case(name, place, is_skipped)
+  native.case(name, place, is_skipped, services)
 end
 
-function test.case(name, run) add("test.case", name, run, false) end
-function test.skip(name, run) add("test.skip", name, run, true) end
+function test.case(name, run, options) add("test.case", name, run, false, options) end
+function test.skip(name, run, options) add("test.skip", name, run, true, options) end
 
 local function add_to(list, name, run)
   if type(run) ~= "function" then bad(name, 1, "a function", 3) end

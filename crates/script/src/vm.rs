@@ -9,8 +9,8 @@ mod events;
 mod handler;
 mod handover;
 mod hooks;
-mod report;
 pub(crate) mod load;
+mod report;
 mod service;
 mod slice;
 mod turn;
@@ -96,6 +96,8 @@ pub struct Vm {
     kinds: [Reference; 2],
     /// What decides on what clients of Centrifugo's protocol ask.
     hooks: [Option<Reference>; Hook::ALL.len()],
+    /// The first error that nobody has caught, until it is taken.
+    uncaught: Option<Failure>,
     /// Calls of `app.error` under way, by the numbers of their coroutines.
     reports: BTreeSet<u64>,
     serve: Reference,

@@ -298,7 +298,7 @@ fn errors_are_told_to_the_script() {
     bench.open(ANN);
     bench.told();
     for (data, expected) in [
-        ("bad", "app.lua:14: bad\tconnection\t0\tann\tGET\t/"),
+        ("bad", "app.lua:13: bad\tconnection\t0\tnil\tGET\t/ws\ttrue"),
         ("task", "of a task\ttask\t0\tnil\tnil\tnil"),
     ] {
         bench.open(ANN);
@@ -312,7 +312,10 @@ fn errors_are_told_to_the_script() {
     bench.told();
     bench.text(ANN, "again");
     let told = bench.told().join("\n");
-    assert!(told.contains("Error: app.error has failed: app.lua:11: again"), "{told}");
+    assert!(
+        told.contains("Error: app.error has failed: app.lua:9: again"),
+        "{told}"
+    );
     assert_eq!(told.matches("app.error has failed").count(), 1, "{told}");
 }
 

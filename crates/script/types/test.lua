@@ -9,13 +9,17 @@ local test = {}
 
 ---A case. Errors: in a case; bad arguments.
 ---@param name string
----@param run fun() It passes unless it raises an error, or the application logs one that `test.expect_error` does not expect.
-function test.case(name, run) end
+---@param run fun() It passes unless it raises an error, or a task or timer of it does that nobody joins, or the application
+---logs one that `test.expect_error` does not expect.
+---@param options? { services: boolean|string[]|nil } `services = false`: no service of the configuration runs beside it; a list:
+---those with these names only.
+function test.case(name, run, options) end
 
 ---A case that is counted but not run.
 ---@param name string
 ---@param run fun()
-function test.skip(name, run) end
+---@param options? { services: boolean|string[]|nil }
+function test.skip(name, run, options) end
 
 ---Runs before each case of the file, in its world.
 ---@param run fun()

@@ -1,5 +1,8 @@
 //! `veche test` as a developer meets it: the real binary in an application's folder, what it says and how it exits.
 
+#[path = "app_tests_parts/cases.rs"]
+mod cases;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

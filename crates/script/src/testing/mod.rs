@@ -40,6 +40,8 @@ pub struct Case {
     pub line: u32,
     /// It is not to be run: `test.skip`.
     pub is_skipped: bool,
+    /// The services that run beside it; `None`: all.
+    pub services: Option<Vec<String>>,
 }
 
 /// How a case came out.
@@ -135,20 +137,24 @@ impl TestVm {
     /// What else the script has done: lines for the log, publications.
     pub fn take_effects(&mut self, empty: &mut Effects) {
         self.vm.take_effects(empty);
-        empty.list.retain(|effect| {
-            let Effect::Log { text, .. } = effect else {
-                return true;
-            };
-            let Some(failed) = text.strip_prefix(START_FAILED) else {
-                return true;
-            };
-            let (words, traceback) = failed.split_once(TRACEBACK).unwrap_or((failed, ""));
-            *self.notes.failed.borrow_mut() = Some(Ended::Failed {
-                words: words.to_owned(),
+        // Also one of a task or a timer: nobody else would hear of what they assert.
+        let Some(failure) = self.vm.take_uncaught() else {
+            return;
+        };
+        empty.list.retain(
+            |effect| !matches!(effect, Effect::Log { text, .. } if text.starts_with(START_FAILED)),
+        );
+        let mut failed = self.notes.failed.borrow_mut();
+        if failed.is_none() {
+            let (_, traceback) = failure
+                .traceback
+                .split_once(TRACEBACK)
+                .unwrap_or((&failure.traceback, ""));
+            *failed = Some(Ended::Failed {
+                words: failure.words,
                 traceback: traceback.to_owned(),
             });
-            false
-        });
+        }
     }
 }
 

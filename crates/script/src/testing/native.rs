@@ -16,17 +16,25 @@ const STUBS: &str = include_str!("../../lua/stubs.lua");
 pub(super) fn install(lua: &Lua, parts: &Parts<'_>, notes: &Rc<Notes>) -> mlua::Result<Extra> {
     let native = lua.create_table()?;
     let own = Rc::clone(notes);
-    let case = lua.create_function(
-        move |_, (name, place, is_skipped): (String, String, bool)| {
-            let line = place.trim_end_matches(": ").rsplit(':').next();
-            own.cases.borrow_mut().push(Case {
-                name,
-                line: line.and_then(|line| line.parse().ok()).unwrap_or(0),
-                is_skipped,
-            });
-            Ok(())
-        },
-    )?;
+    let case =
+        lua.create_function(
+            move |_,
+                  (name, place, is_skipped, services): (
+                String,
+                String,
+                bool,
+                Option<Vec<String>>,
+            )| {
+                let line = place.trim_end_matches(": ").rsplit(':').next();
+                own.cases.borrow_mut().push(Case {
+                    name,
+                    line: line.and_then(|line| line.parse().ok()).unwrap_or(0),
+                    is_skipped,
+                    services,
+                });
+                Ok(())
+            },
+        )?;
     native.set("case", case)?;
     let own = Rc::clone(notes);
     let chosen = lua.create_function(move |_, ()| Ok(own.chosen.get() + 1))?;

@@ -193,6 +193,7 @@ impl Vm {
             shake: machine.keep(inner.get::<Function>("shake")?)?,
             rule: machine.keep(inner.get::<Function>("rule")?)?,
             hooks,
+            uncaught: None,
             reports: BTreeSet::new(),
             task_failed: inner.get("task_failed")?,
             reclaim: inner.get("reclaim")?,

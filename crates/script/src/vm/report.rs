@@ -21,6 +21,9 @@ impl Vm {
             _ => "",
         };
         let level = level_of(failure);
+        if level == Level::Error && self.uncaught.is_none() {
+            self.uncaught = Some(failure.clone());
+        }
         let words = format!("{before}{}", failure.traceback);
         self.desk.log(level, words);
         let Some(function) = self.handlers[Handler::Error as usize] else {
@@ -42,6 +45,11 @@ impl Vm {
         let coroutine = self.machine.prepare(function, &arguments);
         self.machine.release(context);
         self.reports.insert(self.desk.spawned(coroutine));
+    }
+
+    /// The first error that nobody has caught since the last call.
+    pub(crate) fn take_uncaught(&mut self) -> Option<Failure> {
+        self.uncaught.take()
     }
 
     fn context(&self, owner: Owner, failure: &Failure) -> mlua::Result<Table> {

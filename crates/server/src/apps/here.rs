@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use veche_frontends::app::{AppAnswer, Body, Gone, Outcome, Progress, Request, Response, Verdict};
-use veche_frontends::{AppId, Apps, Shared};
 use veche_calls::Reply;
 use veche_calls::channel::ChannelReply;
+use veche_frontends::app::{AppAnswer, Body, Gone, Outcome, Progress, Request, Response, Verdict};
+use veche_frontends::{AppId, Apps, Shared};
 use veche_hub::{Answer, ConnectionId, Joined, Ticket};
 use veche_proto::http::Status;
 use veche_proto::websocket::{MessageKind, handshake};

@@ -69,11 +69,32 @@ impl Volume {
 /// All applications of a configuration, by id; those that are no more in it are `None`.
 pub(crate) type Shelf = Arc<Vec<Option<Arc<Volume>>>>;
 
-/// The same code with a store of its own and a seed: for one run of a test.
-pub(crate) fn seeded(shelf: &Shelf, seed: u64) -> Shelf {
+/// The same code with a store of its own and a seed, and with services of these names; `None`: with all of them. For one run
+/// of a test.
+pub(crate) fn seeded(
+    shelf: &Shelf,
+    seed: u64,
+    services: Option<&[String]>,
+) -> Result<Shelf, String> {
+    let is_of = |volume: &Volume, name: &str| {
+        let rest = volume.app.name.strip_prefix(name);
+        volume.seat.is_some_and(|seat| {
+            rest.is_some_and(|rest| rest.is_empty() || *rest == format!("/{}", seat.instance))
+        })
+    };
+    for name in services.unwrap_or_default() {
+        let mut volumes = shelf.iter().flatten();
+        if !volumes.any(|volume| is_of(volume, name)) {
+            return Err(format!("the configuration has no service {name:?}"));
+        }
+    }
+    let runs = |volume: &Volume| match services {
+        Some(names) if volume.seat.is_some() => names.iter().any(|name| is_of(volume, name)),
+        _ => true,
+    };
     let store = Arc::new(Store::default());
     let volumes = shelf.iter().map(|volume| {
-        volume.as_ref().map(|volume| {
+        volume.as_ref().filter(|volume| runs(volume)).map(|volume| {
             Arc::new(Volume {
                 store: Arc::clone(&store),
                 seed: Some(seed),
@@ -81,7 +102,7 @@ pub(crate) fn seeded(shelf: &Shelf, seed: u64) -> Shelf {
             })
         })
     });
-    Arc::new(volumes.collect())
+    Ok(Arc::new(volumes.collect()))
 }
 
 /// An application, whether it is in the configuration or not.

@@ -64,10 +64,12 @@ pub(super) fn run(
     seed: u64,
     within: Duration,
 ) -> Result<Run, String> {
+    let vm = load(code, seed)?;
+    let services = vm.cases().get(case).and_then(|case| case.services.clone());
     let mut conduct = Conduct {
         ground,
-        world: World::new(ground, seed, within)?,
-        vm: load(code, seed)?,
+        world: World::new(ground, seed, within, services.as_deref())?,
+        vm,
         waits: Vec::new(),
         forgiven: Vec::new(),
     };
@@ -482,6 +484,9 @@ impl Conduct<'_> {
         let mut effects = Effects::default();
         self.vm.take_effects(&mut effects);
         let _ = self.note(&mut effects);
+        // A task may have failed when the case was over already.
+        let late = self.vm.ended().filter(|_| ended == Ended::Passed);
+        let ended = late.unwrap_or(ended);
         let (mut log, mut unexpected) = (Vec::new(), None);
         for (number, entry) in self.world.journal.entries().into_iter().enumerate() {
             let (level, text) = match entry {

@@ -119,9 +119,14 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A new one, in which nothing has happened.
-    pub(super) fn new(ground: &Ground, seed: u64, within: Duration) -> Result<Self, String> {
-        let shelf = crate::apps::seeded(&ground.shelf, seed);
+    /// A new one, in which nothing has happened, with services of these names; `None`: with all of them.
+    pub(super) fn new(
+        ground: &Ground,
+        seed: u64,
+        within: Duration,
+        services: Option<&[String]>,
+    ) -> Result<Self, String> {
+        let shelf = crate::apps::seeded(&ground.shelf, seed, services)?;
         let options = veche_mailbox::Options::default();
         let mailbox = Mailbox::mesh(1, &options).pop();
         let mailbox = mailbox.ok_or("no mailbox")?;
