@@ -4,7 +4,7 @@ local native, meta = ...
 
 local co_create, co_resume, co_yield, co_status = coroutine.create, coroutine.resume, coroutine.yield, coroutine.status
 local co_running, is_yieldable = coroutine.running, coroutine.isyieldable
-local error, type, select, unpack, setmetatable, rawset = error, type, select, unpack, setmetatable, rawset
+local error, next, type, select, unpack, setmetatable, rawset = error, next, type, select, unpack, setmetatable, rawset
 local room, is_long = native.room, native.is_long
 local WAITS, identify, new_token, wake = native.waits, native.identify, native.token, native.wake
 
@@ -171,9 +171,9 @@ function veche.sleep(seconds)
   return await(native.sleep, seconds)
 end
 
-local function check_seconds(name, seconds)
+local function check_seconds(name, seconds, level)
   if type(seconds) ~= "number" or not (seconds >= 0 and seconds <= 31536000) then
-    error("bad argument #1 to '" .. name .. "': seconds from 0 to 31536000 expected", 3)
+    error("bad argument #1 to '" .. name .. "': seconds from 0 to 31536000 expected", level or 3)
   end
 end
 
@@ -211,7 +211,11 @@ local function wake_all(waiters)
   end
 end
 
+-- Tasks whose errors concern others than who joins them, by number: they are kept.
+local kept = {}
+
 local function ended(task, ok, ...)
+  kept[task.number] = nil
   task.state = ok and "done" or "failed"
   task.count, task.results = select("#", ...), { ... }
   wake_all(task)
@@ -229,14 +233,21 @@ function veche.spawn(f, ...)
   return task
 end
 
--- Rust tells of a task that failed; whether somebody waits for it and so learns of it.
+-- Rust tells of a task that failed; whether somebody waits for it and so learns of it, and whether its service fails.
 local function task_failed(number, words)
   local task = tasks[number]
-  if not task then return false end
-  local is_awaited = task[1] ~= nil or task.state == "cancelled"
-  if task.state == "cancelled" then words = "cancelled" end
+  if not task then return false, false end
+  local is_cancelled = task.state == "cancelled"
+  if task.go_on and not is_cancelled and not native.is_retired() then
+    kept[number] = nil
+    number = native.respawn(run_task, task, task.go_on)
+    task.number, tasks[number], kept[number] = number, task, task
+    return false, false
+  end
+  local is_awaited = task[1] ~= nil or is_cancelled
+  if is_cancelled then words = "cancelled" end
   ended(task, false, words)
-  return is_awaited
+  return is_awaited, task.fails_service == true and not is_cancelled
 end
 
 local function wait_in(list)
@@ -281,21 +292,49 @@ function timer.after(seconds, f, ...)
   end, ...)
 end
 
-function timer.every(seconds, f, ...)
-  check_seconds("every", seconds)
-  if seconds < 0.001 then error("bad argument #1 to 'every': at least 0.001 seconds expected", 2) end
+-- Seconds, and whether the first error is the last call.
+local function check_interval(every)
+  if type(every) ~= "table" then
+    check_seconds("every", every, 4)
+    every = { seconds = every }
+  end
+  for key in next, every do
+    if key ~= "seconds" and key ~= "on_error" then
+      error("bad argument #1 to 'every': seconds and on_error, nothing else, expected", 3)
+    end
+  end
+  local seconds, on_error = every.seconds, every.on_error
+  check_seconds("every", seconds, 4)
+  if seconds < 0.001 then error("bad argument #1 to 'every': at least 0.001 seconds expected", 3) end
+  if on_error ~= nil and on_error ~= "log" and on_error ~= "fail" then
+    error("bad argument #1 to 'every': on_error is \"log\" or \"fail\"", 3)
+  end
+  return seconds, on_error == "fail"
+end
+
+function timer.every(every, f, ...)
+  local seconds, is_fragile = check_interval(every)
   check_function("every", f)
-  return veche.spawn(function(...)
-    local due = native.now()
+  local count, arguments = select("#", ...), { ... }
+  local due, task = native.now(), nil
+  local function go_on()
+    -- Also what no pcall catches, such as the end of a run that took too long, ends one call alone.
+    if not is_fragile then task.go_on = go_on end
     while true do
       local now = native.now()
       -- What was missed while `f` took its time is left out.
       due = due + seconds * math.max(1, math.ceil((now - due) / seconds))
-      await(native.sleep, due - now)
+      -- Of large numbers the difference may be a little less than nothing.
+      await(native.sleep, math.max(0, due - now))
       if native.is_retired() then return end
-      f(...)
+      f(unpack(arguments, 1, count))
+      -- `f` may have caught that.
+      if task.state ~= "running" then error("cancelled", 0) end
     end
-  end, ...)
+  end
+  task = veche.spawn(go_on)
+  task.fails_service, kept[task.number] = is_fragile, task
+  return task
 end
 
 -- Logging.

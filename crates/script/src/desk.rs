@@ -142,6 +142,8 @@ pub(crate) struct Desk {
 pub(crate) struct Spawned {
     pub(crate) coroutine: Coroutine,
     pub(crate) number: u64,
+    /// It takes the place of one that has ended: it begins, however many there are.
+    pub(crate) is_successor: bool,
 }
 
 /// What became of a message.
@@ -338,9 +340,13 @@ impl Desk {
     }
 
     /// Takes a coroutine that is to begin; its number.
-    pub(crate) fn spawned(&self, coroutine: Coroutine) -> u64 {
+    pub(crate) fn spawned(&self, coroutine: Coroutine, is_successor: bool) -> u64 {
         let number = self.token().0;
-        let spawned = Spawned { coroutine, number };
+        let spawned = Spawned {
+            coroutine,
+            number,
+            is_successor,
+        };
         self.spawned.borrow_mut().push_back(spawned);
         number
     }

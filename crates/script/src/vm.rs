@@ -528,7 +528,9 @@ impl Vm {
             Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
             Owner::Events => self.is_told = false,
             Owner::Stop => self.is_stopping = false,
-            Owner::Run => self.run = Service::Over,
+            // One of its timers may have failed.
+            Owner::Run if self.run != Service::Failed => self.run = Service::Over,
+            Owner::Run => {}
             Owner::Spawned(number) => {
                 self.reports.remove(&number);
             }
@@ -571,10 +573,15 @@ impl Vm {
             Owner::Spawned(number) => {
                 let told = self.machine.guarded(false, || {
                     let failed = &self.task_failed;
-                    failed.call::<bool>((number as f64, failure.words.as_str()))
+                    failed.call::<(bool, bool)>((number as f64, failure.words.as_str()))
                 });
-                if !matches!(told, Ok(true)) {
+                let (is_awaited, fails) = told.unwrap_or_default();
+                let fails_service = fails && self.role != Role::Clients;
+                if !is_awaited || fails_service {
                     self.report(owner, &failure);
+                }
+                if fails_service {
+                    self.run = Service::Failed;
                 }
             }
         }

@@ -26,7 +26,7 @@ impl Natives {
     pub(crate) fn new(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let functions = lua.create_table()?;
-        let all: [(&str, ffi::lua_CFunction); 9] = [
+        let all: [(&str, ffi::lua_CFunction); 10] = [
             ("room", room),
             ("is_long", is_long),
             ("capture", capture),
@@ -36,6 +36,7 @@ impl Natives {
             ("identify", identify),
             ("near", near),
             ("spawn", spawn),
+            ("respawn", respawn),
         ];
         for (name, function) in all {
             functions.set(name, closure(lua, function, desk, &metatable)?)?;
@@ -298,7 +299,20 @@ unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
 
 /// `spawn(f, …)` → the number of the coroutine that calls it soon.
 unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`. The new coroutine is on the stack until the registry has it; its own stack is made
+    // SAFETY: made by `closure`; there is nothing in the frame.
+    unsafe { begin(state, false) }
+}
+
+/// `respawn(f, …)` → the same for one that takes the place of another, which has ended: no limit refuses it.
+unsafe extern "C-unwind" fn respawn(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; there is nothing in the frame.
+    unsafe { begin(state, true) }
+}
+
+/// # Safety
+/// Only in a function made by [`closure`], as its last step, and with nothing in its frame that has a destructor.
+unsafe fn begin(state: *mut lua_State, is_successor: bool) -> c_int {
+    // SAFETY: see above. The new coroutine is on the stack until the registry has it; its own stack is made
     // large enough before the values move.
     unsafe {
         let values = ffi::lua_gettop(state);
@@ -306,7 +320,7 @@ unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
             fail(state, c"bad argument #1: a function expected")
         }
         // Coroutines outlive the run that is ended for what they take.
-        if counted_bytes(state) >= desk(state).memory_bytes_max {
+        if !is_successor && counted_bytes(state) >= desk(state).memory_bytes_max {
             fail(
                 state,
                 c"not enough memory: the application is over its limit",
@@ -319,10 +333,11 @@ unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
         }
         ffi::lua_xmove(state, new, values);
         let reference = Reference(ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX));
-        let number = desk(state).spawned(Coroutine {
+        let coroutine = Coroutine {
             state: new,
             reference,
-        });
+        };
+        let number = desk(state).spawned(coroutine, is_successor);
         ffi::lua_pushnumber(state, number as f64);
         1
     }

@@ -291,7 +291,7 @@ impl Vm {
 
     pub(super) fn begin(&mut self, spawned: Spawned) {
         let owner = Owner::Spawned(spawned.number);
-        if self.tasks.len() >= self.tasks_max {
+        if self.tasks.len() >= self.tasks_max && !spawned.is_successor {
             self.machine.discard(spawned.coroutine);
             return self.failed(owner, Failure::told("too many coroutines (tasks_max)"));
         }
