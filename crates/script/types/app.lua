@@ -28,7 +28,8 @@
 ---The connection is gone: the last call for it.
 ---@field close? fun(conn: veche.conn, code: integer, reason: string)
 ---An HTTP request. A body, or a status from 200 to 599, headers and a body; each but the last may be left out. A table
----as the body is JSON; a file (`veche.file`) is sent; a function writes the body in parts. A router (`veche.router`) is as good as a function.
+---as the body is JSON; a file (`veche.file`) is sent; a function writes the body in parts. One that is not written in parts has
+---at most 64 MiB: with more the client gets 500 and the error is logged. A router (`veche.router`) is as good as a function.
 ---@field request? veche.respond
 ---What has happened to channels and users, where the app is that of `[events]`: in order, the next ones when it is done with
 ---these. `lost` were lost before, for lack of room.

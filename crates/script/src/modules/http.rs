@@ -145,7 +145,7 @@ pub(super) fn install(
     let (own, own_files) = (Rc::clone(desk), files.clone());
     let respond = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
         let answer = HttpAnswer::from_lua(lua, &own_files, results)?;
-        Ok(respond(&own, number as u64, answer))
+        respond(&own, number as u64, answer)
     })?;
     native.set("respond", respond)?;
     let own = Rc::clone(desk);
@@ -161,40 +161,52 @@ pub(super) fn install(
 }
 
 /// Answers a request. What is left to do is a function that writes the body.
-fn respond(desk: &Desk, number: u64, answer: HttpAnswer) -> Option<Function> {
+fn respond(desk: &Desk, number: u64, answer: HttpAnswer) -> mlua::Result<Option<Function>> {
     let HttpAnswer {
         status,
         headers,
         body,
     } = answer;
     let mut requests = desk.requests();
+    let Some(is_head) = requests.with(number, |request| request.method() == "HEAD") else {
+        return Ok(None);
+    };
     let function = match body {
         Body::Function(function) => function,
         Body::Bytes(body) => {
-            let Ended { id: to, .. } = requests.end(number)?;
             let mut effects = desk.world.effects.borrow_mut();
-            let body = effects.keep(&body).unwrap_or_default();
-            effects.list.push(Effect::Respond {
-                to,
-                status,
-                headers,
-                body,
-            });
-            return None;
+            let Some(kept) = effects.keep(&body) else {
+                let bytes = body.len();
+                return Err(fault(format!(
+                    "the body of the response, {bytes} bytes, is too large: a handler sends at most 64 MiB at once; write \
+                     it in parts, by a function as the body, or answer with a file"
+                )));
+            };
+            if let Some(Ended { id: to, .. }) = requests.end(number) {
+                effects.list.push(Effect::Respond {
+                    to,
+                    status,
+                    headers,
+                    body: kept,
+                });
+            }
+            return Ok(None);
         }
         Body::File(path) => {
-            let Ended { id: to, .. } = requests.end(number)?;
-            desk.effect(Effect::RespondFile {
-                to,
-                status,
-                headers,
-                path,
-            });
-            return None;
+            if let Some(Ended { id: to, .. }) = requests.end(number) {
+                desk.effect(Effect::RespondFile {
+                    to,
+                    status,
+                    headers,
+                    path,
+                });
+            }
+            return Ok(None);
         }
     };
-    let is_head = requests.with(number, |request| request.method() == "HEAD")?;
-    let to = requests.begin_response(number)?;
+    let Some(to) = requests.begin_response(number) else {
+        return Ok(None);
+    };
     desk.effect(Effect::Begin {
         to,
         status,
@@ -205,9 +217,9 @@ fn respond(desk: &Desk, number: u64, answer: HttpAnswer) -> Option<Function> {
         requests.end(number);
         let is_whole = true;
         desk.effect(Effect::End { to, is_whole });
-        return None;
+        return Ok(None);
     }
-    Some(function)
+    Ok(Some(function))
 }
 
 /// `nil` or `true` accepts, a table says more, `false` or a response refuses.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use veche_script::{
     Answer, App, Code, ConnectionId, Effect, Effects, Level, Limits, LoadError, MessageKind, Now,
-    Progress, Request, Role, Token, Verdict, Vm, World,
+    Progress, Request, Role, Span, Token, Verdict, Vm, World,
 };
 
 pub(crate) const ANN: ConnectionId = ConnectionId {
@@ -226,6 +226,11 @@ impl Bench {
     /// What there is to do, each as a line.
     pub(crate) fn told(&mut self) -> Vec<String> {
         self.effects().into_iter().map(|(line, _)| line).collect()
+    }
+
+    /// Bytes of an effect that was told of last.
+    pub(crate) fn bytes(&self, span: Span) -> &[u8] {
+        self.effects.bytes(span)
     }
 
     pub(crate) fn effects(&mut self) -> Vec<(String, Effect)> {
