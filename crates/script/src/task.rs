@@ -20,6 +20,8 @@ pub(crate) enum Owner {
     Run,
     /// A handler of a connection.
     Connection(ConnectionId),
+    /// The last handler of one that is gone.
+    Close(ConnectionId),
     /// An HTTP request, by its number.
     Request(u64),
     /// A handshake, by the number of its request.
@@ -39,7 +41,7 @@ impl Owner {
             Self::Start => "start",
             Self::Stop => "stop",
             Self::Run => "run",
-            Self::Connection(_) => "handler of a connection, after a wait",
+            Self::Connection(_) | Self::Close(_) => "handler of a connection, after a wait",
             Self::Request(_) => "request",
             Self::Handshake(_) => "handshake",
             Self::Question(_, hook) => hook.path(),

@@ -5,6 +5,7 @@
 //! in order, whatever others do meanwhile.
 
 mod clients;
+mod departed;
 mod events;
 mod handler;
 mod handover;
@@ -26,7 +27,7 @@ use self::slice::Slice;
 use crate::Now;
 use crate::app::Role;
 use crate::desk::{Desk, Ended};
-use crate::effects::{Effect, Effects, Level, Verdict};
+use crate::effects::{Effect, Effects, Level, Token, Verdict};
 use crate::hooks::{Hook, Ruling};
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
@@ -150,6 +151,10 @@ struct Local {
     is_ending: bool,
     /// Prepared calls, in order.
     queue: VecDeque<u32>,
+    /// What its handler waits for, or has waited for last.
+    wait: Option<Token>,
+    /// Waits that have failed since it is gone.
+    failed_waits: u32,
 }
 
 impl Vm {
@@ -256,9 +261,12 @@ impl Vm {
             return;
         };
         local.is_ending = true;
-        let object = local.object;
+        let (object, wait) = (local.object, local.wait);
         // Who waits for room, perhaps within a handler, waits in vain.
         self.desk.wake_senders(id);
+        if let Some(token) = wait {
+            self.fail_wait_of(id, token);
+        }
         let arguments = [
             Argument::Registered(object),
             Argument::Number(code.into()),
@@ -336,6 +344,8 @@ impl Vm {
             is_busy: false,
             is_ending: false,
             queue: VecDeque::new(),
+            wait: None,
+            failed_waits: 0,
         });
         if let Some(before) = before {
             let generation = before.generation;
@@ -363,7 +373,10 @@ impl Vm {
             };
         };
         let coroutine = self.machine.prepare(function, arguments);
-        let owner = Owner::Connection(id);
+        let owner = match handler {
+            Handler::Close => Owner::Close(id),
+            _ => Owner::Connection(id),
+        };
         let is_late = !self.admits_calls();
         if is_busy || is_gated || is_late {
             let place = self.tasks.keep_prepared(coroutine, owner);
@@ -486,6 +499,9 @@ impl Vm {
                     owner,
                     token: Some(token),
                 });
+                if let Owner::Connection(id) = owner {
+                    self.waits_of(id, token);
+                }
             }
             Ran::Ended => {
                 self.close_streams(&coroutine);
@@ -522,7 +538,7 @@ impl Vm {
 
     fn ended(&mut self, owner: Owner) {
         match owner {
-            Owner::Connection(id) => self.next_of(id),
+            Owner::Connection(id) | Owner::Close(id) => self.next_of(id),
             Owner::Start => self.open_gate(),
             // One that has not answered is answered for.
             Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
@@ -541,7 +557,7 @@ impl Vm {
 
     fn failed(&mut self, owner: Owner, failure: Failure) {
         match owner {
-            Owner::Connection(id) => {
+            Owner::Connection(id) | Owner::Close(id) => {
                 self.end_of(id, failure);
                 self.next_of(id);
             }
@@ -615,6 +631,7 @@ impl Vm {
                 }
                 return self.desk.effect(Effect::Ready { of: id });
             };
+            local.failed_waits = 0;
             let Some(task) = self.tasks.take(place) else {
                 continue;
             };

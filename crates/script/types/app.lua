@@ -1,6 +1,7 @@
 ---@meta
 -- The table that a script returns: the functions that Veche calls. All of them may wait. Calls for one connection come
--- one by one and in order. An error ends the call alone: it is logged, the client gets 1011 or 500.
+-- one by one and in order. An error ends the call alone: it is logged, the client gets 1011 or 500. Once a connection is
+-- gone, waits of its handlers but `close` fail with "the connection is closed"; after 64 of them a handler is ended.
 
 ---@alias veche.headers table<string, string|number|string[]>
 
