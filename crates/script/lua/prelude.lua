@@ -233,6 +233,16 @@ function veche.spawn(f, ...)
   return task
 end
 
+-- A task that goes on with `go_on` when it fails, for what has to be done however little memory there is. It begins with
+-- `first`, unless a limit refuses that; without `first` no limit does.
+local function spawn_lasting(go_on, first)
+  local task = setmetatable({ state = "running", go_on = go_on }, Task)
+  local spawn = first and native.spawn or native.respawn
+  local number = spawn(run_task, task, first or go_on)
+  task.number, tasks[number], kept[number] = number, task, task
+  return task
+end
+
 -- Rust tells of a task that failed; whether somebody waits for it and so learns of it, and whether its service fails.
 local function task_failed(number, words)
   local task = tasks[number]
@@ -494,6 +504,6 @@ return veche, {
   -- For the modules in Lua.
   await = await, await_reply = await_reply, give_way = give_way, native = native, try_park = try_park, wake = wake, new_token = new_token,
   shared = native.shared, client = native.client, can_wait = can_wait, cannot_wait = cannot_wait,
-  spawn = veche.spawn, xpcall = xpcall, traceback = debug.traceback, request_methods = request_methods, connection_methods = methods,
+  spawn = veche.spawn, spawn_lasting = spawn_lasting, xpcall = xpcall, traceback = debug.traceback, request_methods = request_methods, connection_methods = methods,
   coroutine_running = co_running, coroutine_status = co_status, pcall = pcall,
 }

@@ -100,7 +100,9 @@ local function try_dial(ws, state, address, seconds)
   local token, why = client.dial(address, seconds, state.url, state.options)
   if not token then return false, why end
   client.expect(ws, token)
+  state.dialing = token
   local ok, protocol = try_park(token)
+  state.dialing = nil
   if not ok then
     -- Whoever was cancelled while it waited wants no connection.
     client.hang_up(token)
@@ -146,8 +148,7 @@ local function pause(state)
   return seconds * (0.5 + random() / 2)
 end
 
-local dial_again
-
+-- Dials; whether there is nothing more to be dialed for now.
 local function run(ws, state)
   local ok, why = connect(ws, state)
   redialing[ws] = nil
@@ -157,21 +158,44 @@ local function run(ws, state)
     call(state.onopen, ws)
     state.opening = nil
     if state.opened then wake(state.opened) end
-    return
+    return true
   end
-  if state.is_left then return end
+  if state.is_left then return true end
   call(state.onerror, ws, why)
-  dial_again(ws, state)
+  return false
 end
 
-function dial_again(ws, state)
-  if not state.reconnect or state.is_left or native.is_retired() then return end
-  redialing[ws] = inner.spawn(function()
+-- Dials until there is a connection. Its task, `own`, begins here again where something has ended it that no pcall
+-- catches.
+local function dial_again(ws, state, own)
+  while state.dialer == own and not state.is_left and not native.is_retired() do
+    if state.dialing then
+      client.hang_up(state.dialing)
+      state.dialing, state.state = nil, "closed"
+    end
+    if state.state == "open" then return end
+    redialing[ws] = own
     await(sleep, pause(state))
     -- `onclose` comes first. Should it have been stopped, nobody says so.
     while state.closing and status(state.closing) ~= "dead" do await(sleep, 0.05) end
-    return run(ws, state)
+    if run(ws, state) then return end
+  end
+end
+
+-- `first`: what its task begins with. Nobody asks for another connection once memory has room again, so no limit refuses
+-- a later one.
+local function keep_dialing(ws, state, first)
+  local own
+  local function go_on() return dial_again(ws, state, own) end
+  own = inner.spawn_lasting(go_on, first and function()
+    if not first(ws, state) then return go_on() end
   end)
+  state.dialer, redialing[ws] = own, own
+end
+
+local function redial(ws, state)
+  if not state.reconnect or state.is_left or native.is_retired() then return end
+  return keep_dialing(ws, state)
 end
 
 function inner.client_closed(ws, code, reason)
@@ -185,7 +209,7 @@ function inner.client_closed(ws, code, reason)
   if not state.onclose and not state.reconnect then return end
   if state.reconnect and now() - state.since >= state.reconnect.max then state.attempts = 0 end
   state.closing = running()
-  dial_again(ws, state)
+  redial(ws, state)
   call(state.onclose, ws, code, reason)
   state.closing = nil
 end
@@ -353,7 +377,11 @@ function websocket.open(url, options)
   client.check("open", url, rest)
   state.options = rest
   local ws = client.new(state)
-  redialing[ws] = inner.spawn(run, ws, state)
+  if state.reconnect then
+    keep_dialing(ws, state, run)
+  else
+    redialing[ws] = inner.spawn(run, ws, state)
+  end
   return ws
 end
 

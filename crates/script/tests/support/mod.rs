@@ -178,6 +178,11 @@ impl Bench {
         self.vm.closed(id, 1001, "bye", self.now);
     }
 
+    /// A connection to another server is gone.
+    pub(crate) fn close_of(&mut self, server: ConnectionId) {
+        self.vm.closed(server, 1006, "", self.now);
+    }
+
     pub(crate) fn advance(&mut self, ms: u64) {
         self.now.mono_ms += ms;
         self.vm.turn(self.now);
