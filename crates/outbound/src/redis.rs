@@ -74,8 +74,7 @@ impl Client {
                 names,
                 are_patterns,
             } => {
-                let subscription = self.subscription(names, are_patterns);
-                subscription.connect().await?;
+                let subscription = self.subscribe(names, are_patterns).await?;
                 RedisReply::Subscribed(Lease::new(subscription))
             }
             RedisAction::Receive { lease, within } => {
@@ -167,14 +166,13 @@ impl Client {
         one(from_server(replies.pop().unwrap_or(Value::Nil))?)
     }
 
-    fn subscription(&self, names: Vec<Vec<u8>>, are_patterns: bool) -> Subscription {
-        Subscription::new(
-            self.dialer.clone(),
-            &self.keyspace,
-            Arc::clone(&self.figures),
-            names,
-            are_patterns,
-        )
+    async fn subscribe(
+        &self,
+        names: Vec<Vec<u8>>,
+        are_patterns: bool,
+    ) -> Result<Subscription, Fault> {
+        let (dialer, figures) = (self.dialer.clone(), Arc::clone(&self.figures));
+        Subscription::connect(dialer, &self.keyspace, figures, names, are_patterns).await
     }
 }
 

@@ -92,8 +92,9 @@ function server:psubscribe(...) end
 local subscription = {}
 
 ---The next message. Waits.
----Errors: the connection was lost, once, and what is published meanwhile is missed: the next call connects again, with
----pauses; messages were dropped, once, behind those before; the subscription is closed.
+---Errors: the connection was lost, once, and what is published meanwhile is missed: it connects again by itself, with
+---pauses of 50 ms to 2 s, whether anybody receives or not; an attempt failed; messages were dropped, once, behind those
+---before; the subscription is closed.
 ---@param timeout? number Seconds to wait, from 0 to a year; for ever unless told.
 ---@return { channel: string, data: string, pattern: string? }? message Nil if none has come in that time.
 function subscription:receive(timeout) end

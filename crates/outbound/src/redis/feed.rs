@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use veche_calls::redis::{Keyspace, Message};
 use veche_calls::{Fault, FaultKind};
@@ -23,25 +24,26 @@ const QUEUE_BYTES_MAX: usize = 32 << 20;
 
 /// What the lease of a subscription is on.
 pub(super) struct Subscription {
+    queue: Arc<Queue>,
+    /// Whoever receives holds it, so that messages go to those who asked first.
+    turn: tokio::sync::Mutex<()>,
+    /// Keeps it connected, however long nobody receives.
+    keeper: JoinHandle<()>,
+}
+
+/// How a subscription's connections come about.
+struct Source {
     dialer: Dialer,
     connect_timeout: Duration,
-    queue_max: usize,
     figures: Arc<Figures>,
     names: Vec<Vec<u8>>,
     are_patterns: bool,
-    /// Whoever receives holds it.
-    state: tokio::sync::Mutex<State>,
 }
 
-#[derive(Default)]
-struct State {
-    feed: Option<Feed>,
-    /// Before the next attempt.
-    pause: Duration,
-}
-
+/// One connection.
 struct Feed {
-    queue: Arc<Queue>,
+    /// It is no more.
+    lost: Arc<Notify>,
     /// Closed with it.
     _connection: MultiplexedConnection,
     _connected: Connected,
@@ -56,11 +58,17 @@ struct Queue {
 
 #[derive(Default)]
 struct Come {
-    messages: VecDeque<Message>,
+    items: VecDeque<Item>,
+    messages: usize,
     bytes: usize,
     /// Messages for which there was no room.
     dropped: u64,
-    is_over: bool,
+}
+
+enum Item {
+    Message(Message),
+    /// What is published there is missed, and why.
+    Gap(Fault),
 }
 
 impl fmt::Debug for Subscription {
@@ -69,84 +77,48 @@ impl fmt::Debug for Subscription {
     }
 }
 
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
 impl Subscription {
-    pub(super) fn new(
+    /// Connects and subscribes.
+    pub(super) async fn connect(
         dialer: Dialer,
         keyspace: &Keyspace,
         figures: Arc<Figures>,
         names: Vec<Vec<u8>>,
         are_patterns: bool,
-    ) -> Self {
-        Self {
-            dialer,
-            connect_timeout: keyspace.connect_timeout,
-            queue_max: keyspace.queue,
-            figures,
-            names,
-            are_patterns,
-            state: tokio::sync::Mutex::default(),
-        }
-    }
-
-    /// Connects and subscribes.
-    pub(super) async fn connect(&self) -> Result<(), Fault> {
-        let mut state = self.state.lock().await;
-        state.feed = Some(self.feed().await?);
-        Ok(())
-    }
-
-    async fn feed(&self) -> Result<Feed, Fault> {
-        let feed = timeout(self.connect_timeout, self.subscribe()).await;
-        feed.unwrap_or_else(|_| {
-            let words = format!("redis: not subscribed within {:?}", self.connect_timeout);
-            Err(Fault::new(FaultKind::Timeout, words))
-        })
-    }
-
-    async fn subscribe(&self) -> Result<Feed, Fault> {
+    ) -> Result<Self, Fault> {
         let queue = Arc::new(Queue {
-            most: self.queue_max,
+            most: keyspace.queue,
             come: Mutex::default(),
             news: Notify::new(),
         });
-        let into = Arc::clone(&queue);
-        let mut connection = self.dialer.connect(move |push| into.take(push)).await?;
-        let connected = self.figures.connected();
-        let done = if self.are_patterns {
-            connection.psubscribe(&self.names).await
-        } else {
-            connection.subscribe(&self.names).await
+        let source = Source {
+            dialer,
+            connect_timeout: keyspace.connect_timeout,
+            figures,
+            names,
+            are_patterns,
         };
-        done.map_err(|error| fault(&error))?;
-        Ok(Feed {
+        let feed = source.feed(&queue).await?;
+        let keeper = tokio::spawn(source.keep(feed, Arc::clone(&queue)));
+        Ok(Self {
             queue,
-            _connection: connection,
-            _connected: connected,
+            turn: tokio::sync::Mutex::default(),
+            keeper,
         })
     }
 
-    /// The next message; `None` if none has come in that time. A loss is told once, and after that it is tried again.
+    /// The next message; `None` if none has come in that time. A loss is told once, and so is each attempt that fails
+    /// while somebody waits. Nothing of the subscription depends on whether anybody does.
     pub(super) async fn receive(&self, within: Option<Duration>) -> Result<Option<Message>, Fault> {
         let next = async {
-            let mut state = self.state.lock().await;
-            if state.feed.is_none() {
-                sleep(state.pause).await;
-                let [first, longest] = PAUSES;
-                state.pause = (state.pause * 2).clamp(first, longest);
-                state.feed = Some(self.feed().await?);
-                state.pause = Duration::ZERO;
-            }
-            let Some(feed) = &state.feed else {
-                return Ok(None);
-            };
-            let next = feed.queue.next().await;
-            if next
-                .as_ref()
-                .is_err_and(|fault| fault.kind == FaultKind::Unreachable)
-            {
-                state.feed = None;
-            }
-            next.map(Some)
+            let _turn = self.turn.lock().await;
+            self.queue.next().await.map(Some)
         };
         match within {
             None => next.await,
@@ -155,34 +127,98 @@ impl Subscription {
     }
 }
 
+impl Source {
+    /// Connects again whenever the connection is lost.
+    async fn keep(self, mut feed: Feed, queue: Arc<Queue>) {
+        let [first, longest] = PAUSES;
+        loop {
+            feed.lost.notified().await;
+            let words = "redis: the subscription's connection was lost; what is published meanwhile is missed";
+            queue.tell(Fault::new(FaultKind::Unreachable, words));
+            let mut pause = Duration::ZERO;
+            feed = loop {
+                sleep(pause).await;
+                pause = (pause * 2).clamp(first, longest);
+                match self.feed(&queue).await {
+                    Ok(feed) => break feed,
+                    Err(fault) => queue.tell(fault),
+                }
+            };
+        }
+    }
+
+    async fn feed(&self, queue: &Arc<Queue>) -> Result<Feed, Fault> {
+        let feed = timeout(self.connect_timeout, self.subscribe(queue)).await;
+        feed.unwrap_or_else(|_| {
+            let words = format!("redis: not subscribed within {:?}", self.connect_timeout);
+            Err(Fault::new(FaultKind::Timeout, words))
+        })
+    }
+
+    async fn subscribe(&self, queue: &Arc<Queue>) -> Result<Feed, Fault> {
+        let lost = Arc::new(Notify::new());
+        let (told, into) = (Arc::clone(&lost), Arc::clone(queue));
+        let pushed = move |push: PushInfo| match push.kind {
+            PushKind::Disconnection => told.notify_one(),
+            _ => into.take(push),
+        };
+        let mut connection = self.dialer.connect(pushed).await?;
+        let connected = self.figures.connected();
+        let done = if self.are_patterns {
+            connection.psubscribe(&self.names).await
+        } else {
+            connection.subscribe(&self.names).await
+        };
+        done.map_err(|error| fault(&error))?;
+        Ok(Feed {
+            lost,
+            _connection: connection,
+            _connected: connected,
+        })
+    }
+}
+
 impl Queue {
     fn take(&self, push: PushInfo) {
+        if !matches!(push.kind, PushKind::Message | PushKind::PMessage) {
+            return;
+        }
+        let Some(message) = message(push) else { return };
         let come = &mut *self.come.lock();
-        match push.kind {
-            PushKind::Disconnection => come.is_over = true,
-            PushKind::Message | PushKind::PMessage => {
-                let Some(message) = message(push) else { return };
-                let bytes = message.channel.len() + message.data.len();
-                if come.messages.len() >= self.most || come.bytes + bytes > QUEUE_BYTES_MAX {
-                    come.dropped += 1;
-                } else {
-                    come.bytes += bytes;
-                    come.messages.push_back(message);
-                }
-            }
-            _ => return,
+        let bytes = message.channel.len() + message.data.len();
+        if come.messages >= self.most || come.bytes + bytes > QUEUE_BYTES_MAX {
+            come.dropped += 1;
+        } else {
+            come.messages += 1;
+            come.bytes += bytes;
+            come.items.push_back(Item::Message(message));
         }
         self.news.notify_one();
     }
 
-    /// What has come comes first, what is wrong behind it.
+    /// There is a gap behind what has come. Of several without a message between them the latest is told.
+    fn tell(&self, fault: Fault) {
+        let items = &mut self.come.lock().items;
+        match items.back_mut() {
+            Some(Item::Gap(before)) => *before = fault,
+            _ => items.push_back(Item::Gap(fault)),
+        }
+        self.news.notify_one();
+    }
+
+    /// What has come comes first, what was dropped behind it.
     async fn next(&self) -> Result<Message, Fault> {
         loop {
             {
                 let come = &mut *self.come.lock();
-                if let Some(message) = come.messages.pop_front() {
-                    come.bytes -= message.channel.len() + message.data.len();
-                    return Ok(message);
+                match come.items.pop_front() {
+                    Some(Item::Message(message)) => {
+                        come.messages -= 1;
+                        come.bytes -= message.channel.len() + message.data.len();
+                        return Ok(message);
+                    }
+                    Some(Item::Gap(fault)) => return Err(fault),
+                    None => {}
                 }
                 if come.dropped > 0 {
                     let dropped = std::mem::take(&mut come.dropped);
@@ -190,10 +226,6 @@ impl Queue {
                         "redis: {dropped} messages were dropped: they came faster than they were received"
                     );
                     return Err(Fault::new(FaultKind::Broken, words));
-                }
-                if come.is_over {
-                    let words = "redis: the subscription's connection was lost; what is published meanwhile is missed";
-                    return Err(Fault::new(FaultKind::Unreachable, words));
                 }
             }
             self.news.notified().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::suite;
 use crate::support::backing::Backing;
 use crate::support::metrics::Metrics;
-use crate::support::{Http, now, setups, until};
+use crate::support::{Http, Server, get, now, setups, until};
 
 #[test]
 fn commands_and_subscriptions() {
@@ -61,5 +61,51 @@ fn a_redis_that_crashes_and_returns() {
         for number in 0..60 {
             assert_eq!(status(number), 200);
         }
+    }
+}
+
+/// Its reader gives up sooner than the pause before an attempt lasts, every time.
+#[test]
+fn a_subscription_comes_back_whatever_the_patience_of_its_reader() {
+    let mut backing = Backing::redis();
+    let script = r#"
+        local veche = require "veche"
+        local app, redis, heard, failed = {}, veche.redis.connect(veche.config.url), {}, 0
+        function app.start()
+          veche.spawn(function()
+            local news = redis:subscribe("news")
+            while true do
+              local ok, message = pcall(news.receive, news, 0.02)
+              if not ok then failed = failed + 1 elseif message then heard[message.data] = true end
+            end
+          end)
+        end
+        function app.request(req)
+          if req.path == "/failed" then return tostring(failed) end
+          local sent = pcall(redis.publish, redis, "news", req.query.text)
+          return sent and heard[req.query.text] and "heard" or "not heard"
+        end
+        return app"#;
+    let setup = setups().find(|setup| setup.workers == 1 && setup.io == "epoll");
+    let routes = format!(
+        "[[route]]\npath = \"/*\"\nhandler = \"lua\"\nscript = \"app.lua\"\noptions = {{ url = \"{}\" }}\n",
+        backing.url("0", "")
+    );
+    let server = Server::serving(
+        setup.expect("such a setup"),
+        &routes,
+        &[("app.lua", script)],
+    );
+    let ask = |path: &str| get(server.public, path).text();
+    until("the first message", || ask("/?text=one") == "heard");
+    for text in ["two", "three"] {
+        backing.crash();
+        until("the loss to be told", || ask("/failed") != "0");
+        // Longer than several pauses.
+        std::thread::sleep(Duration::from_secs(1));
+        backing.start();
+        until("a message after the outage", || {
+            ask(&format!("/?text={text}")) == "heard"
+        });
     }
 }
