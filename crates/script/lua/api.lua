@@ -1,7 +1,7 @@
 -- `veche.api`: the methods that back ends call by HTTP, with their names, fields and results; and `veche.publish` with options.
 local inner = ...
 
-local native, await_reply = inner.native, inner.await_reply
+local native, await_reply, publish_later = inner.native, inner.await_reply, inner.publish_later
 local error, ipairs, setmetatable, tostring, type = error, ipairs, setmetatable, tostring, type
 
 local command = native.command
@@ -24,11 +24,11 @@ end
 
 function api.publish(...) return published(await_reply(command, "publish", ...)) end
 
--- Without options nothing waits.
+-- Without options it waits only where there is no room.
 local function publishes(at_once, with_options)
   return function(to, data, options, ...)
-    if type(options) ~= "table" then return at_once(to, data, options, ...) end
-    return published(await_reply(with_options, to, data, options, ...))
+    if type(options) == "table" then return published(await_reply(with_options, to, data, options, ...)) end
+    if at_once(to, data, options, nil, ...) then publish_later(at_once, to, data, options) end
   end
 end
 

@@ -347,6 +347,18 @@ function timer.every(every, f, ...)
   return task
 end
 
+-- Publishing.
+
+-- Where there is no room it waits for some, or fails where nothing can wait.
+local function publish_later(publish, to, data, kind)
+  while true do
+    local token = publish(to, data, kind, can_wait())
+    if not token then return end
+    local ok, why = co_yield(WAITS, token)
+    if not ok then error(why, 3) end
+  end
+end
+
 -- Logging.
 
 local log = {}
@@ -503,7 +515,7 @@ return veche, {
   serve = serve, shake = shake, task_failed = task_failed, told_to_stop = told_to_stop, loaded = loaded, as_function = as_function,
   -- For the modules in Lua.
   await = await, await_reply = await_reply, give_way = give_way, native = native, try_park = try_park, wake = wake, new_token = new_token,
-  shared = native.shared, client = native.client, can_wait = can_wait, cannot_wait = cannot_wait,
+  shared = native.shared, client = native.client, can_wait = can_wait, cannot_wait = cannot_wait, publish_later = publish_later,
   spawn = veche.spawn, spawn_lasting = spawn_lasting, xpcall = xpcall, traceback = debug.traceback, request_methods = request_methods, connection_methods = methods,
   coroutine_running = co_running, coroutine_status = co_status, pcall = pcall,
 }

@@ -4,6 +4,7 @@
 //! effects, coroutines that were spawned, waits that were answered, times to wake up at. All borrows are short: none
 //! lasts while Lua runs.
 
+mod publishers;
 mod questions;
 mod queues;
 mod requests;
@@ -34,6 +35,7 @@ use crate::streams::Streams;
 use crate::task::Owner;
 use crate::vm::Answer;
 use crate::{ConnectionId, MessageKind};
+pub(crate) use publishers::Publishers;
 pub(crate) use questions::Open;
 pub(crate) use queues::QueueWaits;
 pub(crate) use requests::{Ended, Requests, Writing};
@@ -115,6 +117,7 @@ pub(crate) struct Desk {
     /// By time; the second number parts those of the same time: the seed in a test, otherwise whoever came first.
     sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, Token)>>>,
     yields: RefCell<Yields>,
+    publishers: Publishers,
     requests: RefCell<Requests>,
     /// By number: what is not decided.
     questions: RefCell<BTreeMap<u64, Open>>,
@@ -192,6 +195,7 @@ impl Desk {
             woken: RefCell::default(),
             sleepers: RefCell::default(),
             yields: RefCell::default(),
+            publishers: Publishers::default(),
             requests: RefCell::default(),
             questions: RefCell::default(),
             calls: RefCell::default(),
@@ -434,6 +438,7 @@ impl Desk {
         self.woken.take();
         self.sleepers.take();
         self.yields.take();
+        self.publishers.clear();
         let spawned = self.spawned.take();
         spawned.into_iter().map(|one| one.coroutine).collect()
     }

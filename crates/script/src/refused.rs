@@ -9,12 +9,15 @@ use foldhash::quality::RandomState;
 #[derive(Debug, Default)]
 pub struct Refused {
     all: Cell<bool>,
+    /// How often publications have been taken again.
+    openings: Cell<u64>,
     channels: RefCell<HashSet<Box<str>, RandomState>>,
 }
 
 impl Refused {
     /// Refuses publications to a channel from now on, or takes them again.
     pub fn set(&self, channel: &str, is_refused: bool) {
+        self.count(is_refused);
         let mut channels = self.channels.borrow_mut();
         match is_refused {
             true => channels.insert(channel.into()),
@@ -24,7 +27,18 @@ impl Refused {
 
     /// Refuses all publications, or none but those to channels that are refused by themselves.
     pub fn set_all(&self, is_refused: bool) {
+        self.count(is_refused);
         self.all.set(is_refused);
+    }
+
+    fn count(&self, is_refused: bool) {
+        let openings = self.openings.get() + u64::from(!is_refused);
+        self.openings.set(openings);
+    }
+
+    /// Returns a number that changes whenever publications are taken again.
+    pub(crate) fn openings(&self) -> u64 {
+        self.openings.get()
     }
 
     /// Returns whether publications to a channel are refused.

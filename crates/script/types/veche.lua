@@ -43,17 +43,19 @@ function veche.spawn(f, ...) end
 ---@class veche.publish.options: veche.api.terms
 ---@field kind? "text"|"binary" "text" unless told.
 
----Publishes to a channel of subscribers, on all workers. Nothing waits, and nothing says who got it. With options it waits
----until it is done, and returns what became of it.
----Errors: a bad name; text that is not UTF-8; a table as "binary"; other arguments or options; too much in one turn, or
----waiting for the channel. With options also those of `veche.api`.
+---Publishes to a channel of subscribers, on all workers. Nothing says who got it. Waits in two cases: what was published in
+---this turn is over 1 MiB, until it has left; too much waits that the channel can't take (1024 publications or 4 MiB, for
+---all channels of a worker 16384 or 64 MiB), until half of it has gone. With options it waits until it is done, and returns
+---what became of it.
+---Errors: a bad name; text that is not UTF-8; a table as "binary"; other arguments or options; "cancelled"; where nothing can
+---wait, "too much waits to be published to …" and more than 64 MiB in one turn. With options also those of `veche.api`.
 ---@param channel string 1 to 255 bytes of UTF-8 without control characters.
 ---@param data string|table A table is published as JSON.
 ---@param options? "text"|"binary"|veche.publish.options "text" unless told.
 ---@return veche.api.published? published Of a call with options.
 function veche.publish(channel, data, options) end
 
----Publishes to all connections of a user, on all workers. Options and errors as those of `publish`.
+---Publishes to all connections of a user, on all workers. Waits, options and errors as those of `publish`.
 ---@param user string
 ---@param data string|table A table is published as JSON.
 ---@param options? "text"|"binary"|veche.publish.options "text" unless told.

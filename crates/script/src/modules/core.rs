@@ -80,11 +80,16 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     native.set("log", log(lua, desk)?)
 }
 
-/// `publish(channel, data, kind)`, or `push(user, data, kind)`.
+/// What is published, to whom, as what, whether the caller may wait, and what should not be there.
+type PublishArguments = (Value, Value, Value, Option<bool>, Variadic<Value>);
+
+/// `publish(channel, data, kind, may_wait)`, or `push(user, data, kind, may_wait)` → nothing where it is done. Where there is
+/// no room for it now: the token of a wait after which it is to be tried again if the caller may wait, an error if it
+/// may not, and `true` if it has not said.
 fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua::Function> {
     let desk = Rc::clone(desk);
     lua.create_function(
-        move |lua, (to, data, kind, more): (Value, Value, Value, Variadic<Value>)| {
+        move |lua, (to, data, kind, may_wait, more): PublishArguments| {
             if !more.is_empty() {
                 return Err(fault(format!(
                     "bad argument #4 to '{what}': no more arguments expected"
@@ -132,11 +137,24 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                 "push" => any_channel_name(&lua.create_string([b"#", &*to.as_bytes()].concat())?)?,
                 _ => channel_name(&to)?,
             };
-            let refused = desk.world.refused.get();
-            if refused.is_some_and(|refused| refused.has(&channel)) {
-                return Err(fault(format!(
-                    "too much waits to be published to {channel:?}: try again later"
-                )));
+            let is_refused = desk.refuses(&channel);
+            let has_room = !is_refused && !desk.world.effects.borrow().is_much();
+            match may_wait {
+                _ if has_room => {}
+                None => return Ok(Value::Boolean(true)),
+                Some(true) => {
+                    let token = match is_refused {
+                        true => desk.wait_to_publish(channel),
+                        false => desk.give_way(),
+                    };
+                    return Ok(Value::Number(token.0 as f64));
+                }
+                Some(false) if is_refused => {
+                    return Err(fault(format!(
+                        "too much waits to be published to {channel:?}: try again later"
+                    )));
+                }
+                Some(false) => {}
             }
             let mut effects = desk.world.effects.borrow_mut();
             let Some(data) = effects.keep(&data) else {
@@ -148,7 +166,7 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                 is_json,
                 data,
             });
-            Ok(())
+            Ok(Value::Nil)
         },
     )
 }

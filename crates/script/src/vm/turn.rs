@@ -104,6 +104,8 @@ impl Vm {
         for token in rung {
             self.desk.wake(token, Woken::Up);
         }
+        self.desk
+            .wake_publishers(tasks.len(), |token| tasks.is_waiting(token));
         let served = self.share_out();
         self.slice.end_turn(served, self.ready());
         self.collect();

@@ -1,0 +1,185 @@
+//! Publishing where there is no room for it: who can wait waits, who can't gets an error.
+
+mod support;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use support::{ANN, Bench, Folder, limits};
+use veche_script::{App, Code, Effect, Effects, Limits, Now, Refused, Role, Vm, World};
+
+/// A VM that learns from `refused` where it can't publish.
+struct Refusing {
+    vm: Vm,
+    refused: Rc<Refused>,
+    effects: Effects,
+    now_ms: u64,
+    _folder: Folder,
+}
+
+impl Refusing {
+    fn new(start: &str, refused: &[&str]) -> Self {
+        let folder = Folder::new();
+        let script = format!(
+            "local veche, app = require 'veche', {{}}
+            function app.start()
+              {start}
+            end
+            return app"
+        );
+        let path = folder.write("app.lua", &script);
+        let app = App {
+            name: "full".into(),
+            options: serde_json::Value::Null,
+            has_files: false,
+            limits: limits(),
+            role: Role::Clients,
+        };
+        let code = Arc::new(Code::read(&path).expect("the script"));
+        let (world, all) = (World::default(), Rc::new(Refused::default()));
+        for channel in refused {
+            all.set(channel, true);
+        }
+        world.set_refused(Rc::clone(&all));
+        Self {
+            vm: Vm::new(&app, &code, &world, 0).expect("a VM"),
+            refused: all,
+            effects: Effects::default(),
+            now_ms: 0,
+            _folder: folder,
+        }
+    }
+
+    /// What some turns publish and print.
+    fn told(&mut self) -> Vec<String> {
+        for _ in 0..10 {
+            self.now_ms += 1;
+            self.vm.turn(Now {
+                mono_ms: self.now_ms,
+                ..Now::default()
+            });
+        }
+        self.effects.clear();
+        self.vm.take_effects(&mut self.effects);
+        let told = self.effects.list.iter().filter_map(|effect| match effect {
+            Effect::Publish { channel, .. } => Some(format!("to {channel}")),
+            Effect::Log { text, .. } => Some(text.clone()),
+            _ => None,
+        });
+        told.collect()
+    }
+}
+
+#[test]
+fn who_publishes_to_a_full_channel_waits() {
+    let mut bench = Refusing::new(
+        "for name, channel in pairs { one = 'full', two = 'free' } do
+          veche.spawn(function()
+            for i = 1, 2 do veche.publish(channel, 'x') end
+            print(name)
+          end)
+        end
+        local tired = veche.spawn(function() print(pcall(veche.push, 'ann', 'x')) end)
+        veche.sleep(0)
+        tired:cancel()
+        veche.push('bob', 'x')",
+        &["full", "#ann"],
+    );
+    assert_eq!(
+        bench.told(),
+        ["to free", "to free", "two", "to #bob", "false\tcancelled"]
+    );
+    assert_eq!(bench.told(), [""; 0]);
+    assert_eq!(bench.vm.deadline_ms(), u64::MAX, "nobody asks meanwhile");
+    bench.refused.set("#ann", false);
+    assert_eq!(bench.told(), [""; 0]);
+    bench.refused.set("full", false);
+    assert_eq!(bench.told(), ["to full", "to full", "one"]);
+    assert_eq!(bench.vm.tasks(), 0);
+}
+
+#[test]
+fn where_nothing_can_wait_it_is_an_error_that_names_the_channel() {
+    let mut bench = Refusing::new(
+        "local function publish(channel)
+          table.sort({ 2, 1 }, function() print(pcall(veche.publish, channel, 'x')) end)
+        end
+        publish 'full'
+        publish 'free'
+        veche.sleep(0.1)
+        publish 'free'",
+        &["full"],
+    );
+    let words = "too much waits to be published to \"full\": try again later";
+    let told = bench.told();
+    assert!(
+        told[0].starts_with("false") && told[0].ends_with(words),
+        "{told:?}"
+    );
+    assert_eq!(told[1..], ["to free", "true\tnil"]);
+    bench.refused.set_all(true);
+    bench.now_ms += 100;
+    let told = bench.told();
+    assert!(told[0].starts_with("false") && told.len() == 1, "{told:?}");
+}
+
+#[test]
+fn those_who_wait_go_on_in_order_and_all_of_them() {
+    let mut bench = Refusing::new(
+        "for i = 1, 1000 do
+          veche.spawn(function() veche.publish('full', 'x') print(i) end)
+        end",
+        &["full"],
+    );
+    assert_eq!(bench.told(), [""; 0]);
+    bench.refused.set("full", false);
+    let told = bench.told();
+    let order = told.iter().filter_map(|line| line.parse::<u32>().ok());
+    assert_eq!(order.collect::<Vec<_>>(), (1..=1000).collect::<Vec<_>>());
+}
+
+/// What a turn has published leaves before more is taken.
+#[test]
+fn a_loop_that_publishes_much_lets_it_leave() {
+    let mut bench = Bench::with(
+        "local veche, app = require 'veche', {}
+        function app.message(conn, data)
+          local piece = ('x'):rep(65536)
+          for i = 1, 2000 do veche.publish('c' .. i % 50, piece) end
+          print('done')
+        end
+        function app.request(req)
+          local piece = ('x'):rep(65536)
+          table.sort({ 2, 1 }, function() for i = 1, 100 do veche.publish('c', piece) end end)
+          return 'done'
+        end
+        return app",
+        Limits {
+            cpu_budget: std::time::Duration::from_secs(5),
+            ..limits()
+        },
+    );
+    bench.open(ANN);
+    bench.text(ANN, "go");
+    let (mut pieces, mut turns) = (0, 0);
+    loop {
+        let told = bench.told();
+        let published = told.iter().filter(|line| line.starts_with("publish "));
+        let published = published.count();
+        assert!(published <= 17, "{published} at once");
+        pieces += published;
+        if told.iter().any(|line| line == "done") {
+            break;
+        }
+        turns += 1;
+        assert!(turns < 1000, "{pieces} pieces");
+        bench.advance(1);
+    }
+    assert_eq!(pieces, 2000);
+    // Where nothing can wait a run may have more, up to its limit.
+    bench
+        .vm
+        .request(ANN, support::request("GET", "/", ""), bench.now);
+    let told = bench.told();
+    assert_eq!(told.len(), 101, "{:?}", told.last());
+}
