@@ -1,7 +1,8 @@
 -- `veche.mysql`: databases and transactions as objects; statements are Rust's.
 --
--- A transaction is a connection that is held, under a number that Rust knows. Whatever ends the function of
--- `transaction` ends it too; a coroutine that was stopped can't do that, so `reclaim` lets go for the dead.
+-- A transaction is a connection that is held, by a lease. Whatever ends the function of `transaction` ends it too; a
+-- coroutine that was stopped can't do that, so `reclaim` lets go for the dead. One that nobody resumes any more lets go
+-- when it is collected, so nothing here may keep it.
 local inner = ...
 
 local native, await_reply, pcall = inner.native.mysql, inner.await_reply, inner.pcall
@@ -9,7 +10,7 @@ local drop_lease, running, status = inner.native.drop_lease, inner.coroutine_run
 local error, next, pairs, setmetatable, type, unpack, select =
   error, next, pairs, setmetatable, type, unpack, select
 
--- Numbers of databases; of transactions, with those of their databases.
+-- Numbers of databases; leases of transactions, with the numbers of their databases.
 local databases = setmetatable({}, { __mode = "k" })
 local transactions = setmetatable({}, { __mode = "k" })
 
@@ -44,11 +45,10 @@ for _, name in pairs { "query", "row", "value", "execute" } do
 end
 
 -- Transactions that are under way, and their coroutines as long as somebody can resume them.
-local under_way = {}
-local coroutines = setmetatable({}, { __mode = "v" })
+local coroutines = setmetatable({}, { __mode = "kv" })
 
 local function finish(transaction, ok, ...)
-  under_way[transaction], coroutines[transaction] = nil, nil
+  coroutines[transaction] = nil
   local done, why = pcall(await_reply, native.finish, transaction.database, transaction.lease, ok)
   if not ok then error((...), 0) end
   if not done then error(why, 3) end
@@ -59,11 +59,10 @@ function Database:transaction(f, ...)
   local number = databases[self]
   if not number then no_object("database", "transaction") end
   if type(f) ~= "function" then error("bad argument #1 to 'transaction': a function expected", 2) end
-  local ok, lease = pcall(await_reply, native.begin, number)
+  local ok, lease, guard = pcall(await_reply, native.begin, number)
   if not ok then error(lease, 2) end
-  local transaction = { database = number, lease = lease }
+  local transaction = { database = number, lease = lease, guard = guard }
   coroutines[transaction] = running()
-  under_way[transaction] = true
   local object = setmetatable({}, transaction_meta)
   transactions[object] = transaction
   return finish(transaction, pcall(f, object, ...))
@@ -73,15 +72,11 @@ local reclaim = inner.reclaim
 
 function inner.reclaim()
   reclaim()
-  local transaction = next(under_way)
-  while transaction do
-    local following = next(under_way, transaction)
-    local coroutine = coroutines[transaction]
-    if not coroutine or status(coroutine) == "dead" then
-      under_way[transaction], coroutines[transaction] = nil, nil
+  for transaction, coroutine in next, coroutines do
+    if status(coroutine) == "dead" then
+      coroutines[transaction] = nil
       drop_lease(transaction.lease)
     end
-    transaction = following
   end
 end
 

@@ -3,9 +3,9 @@
 local inner = ...
 
 local native, await_reply, drop_lease = inner.native.redis, inner.await_reply, inner.native.drop_lease
-local error, pairs, rawset, setmetatable, type = error, pairs, rawset, setmetatable, type
+local error, rawset, setmetatable, type = error, rawset, setmetatable, type
 
--- Numbers of servers; of subscriptions, with those of their servers.
+-- Numbers of servers; leases of subscriptions, with the numbers of their servers.
 local servers = setmetatable({}, { __mode = "k" })
 local subscriptions = setmetatable({}, { __mode = "k" })
 
@@ -55,36 +55,22 @@ local subscription_meta = {
   __metatable = false,
 }
 
--- By lease, who holds it. A subscription that its script has forgotten is let go of when somebody looks.
-local holders = {}
-
-local function let_go()
-  for lease, holder in pairs(holders) do
-    if not holder[1] then
-      holders[lease] = nil
-      drop_lease(lease)
-    end
-  end
-end
-
-local function subscribed(number, ok, lease)
+local function subscribed(number, ok, lease, guard)
   -- A bad argument has its place already.
   if not ok then error(lease, lease:find("^%S+:%d+: ") and 0 or 3) end
   local subscription = setmetatable({}, subscription_meta)
-  subscriptions[subscription] = { server = number, lease = lease }
-  holders[lease] = setmetatable({ subscription }, { __mode = "v" })
+  -- Let go of with the subscription, if its script forgets it.
+  subscriptions[subscription] = { server = number, lease = lease, guard = guard }
   return subscription
 end
 
 function Server:subscribe(...)
   local number = number_of(self, "subscribe")
-  let_go()
   return subscribed(number, inner.pcall(await_reply, subscribe, number, false, ...))
 end
 
 function Server:psubscribe(...)
   local number = number_of(self, "psubscribe")
-  let_go()
   return subscribed(number, inner.pcall(await_reply, subscribe, number, true, ...))
 end
 
@@ -107,9 +93,7 @@ function Subscription:messages()
 end
 
 function Subscription:close()
-  local lease = subscription_of(self, "close").lease
-  holders[lease] = nil
-  drop_lease(lease)
+  drop_lease(subscription_of(self, "close").lease)
 end
 
 -- Commands as methods, each made when it is first called.

@@ -27,6 +27,7 @@ use crate::Now;
 use crate::clock::{Clock, Pace};
 use crate::connections::{Connections, Room};
 use crate::effects::{About, Effect, Effects, Level, Token};
+use crate::modules::held::Held;
 use crate::modules::kept::Kept;
 use crate::raw::{Coroutine, Reference, Tables};
 use crate::refused::Refused;
@@ -137,8 +138,8 @@ pub(crate) struct Desk {
     caller: Cell<Option<Reference>>,
     /// Answers that are read piece by piece.
     pub(crate) streams: RefCell<Streams>,
-    /// What is held over several calls, by the number that its script has.
-    leases: RefCell<HashMap<u64, Lease>>,
+    /// What is held over several calls.
+    pub(crate) leases: Held<Lease>,
 }
 
 /// A coroutine that is to begin.
@@ -206,7 +207,7 @@ impl Desk {
             senders: RefCell::default(),
             caller: Cell::default(),
             streams: RefCell::default(),
-            leases: RefCell::default(),
+            leases: Held::default(),
         }
     }
 
@@ -534,21 +535,6 @@ impl Desk {
     pub(crate) fn open_stream(&self, handle: Handle) -> Option<u64> {
         let caller = self.caller.get()?;
         self.streams.borrow_mut().open(caller, handle)
-    }
-
-    /// Keeps what is held over several calls, until it is dropped or the VM ends; its number.
-    pub(crate) fn keep_lease(&self, lease: Lease) -> u64 {
-        let number = self.token().0;
-        self.leases.borrow_mut().insert(number, lease);
-        number
-    }
-
-    pub(crate) fn lease(&self, number: u64) -> Option<Lease> {
-        self.leases.borrow().get(&number).cloned()
-    }
-
-    pub(crate) fn drop_lease(&self, number: u64) -> Option<Lease> {
-        self.leases.borrow_mut().remove(&number)
     }
 
     /// The requests under way.

@@ -103,7 +103,7 @@ function subscription:receive(timeout) end
 ---@return fun(): { channel: string, data: string, pattern: string? }
 function subscription:messages() end
 
----Ends it, and its connection.
+---Ends it, and its connection. One that the script has forgotten is ended when the collector finds it.
 function subscription:close() end
 
 return veche

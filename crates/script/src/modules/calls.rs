@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table, Value};
+use veche_calls::mysql::MysqlReply;
 use veche_calls::redis::{RedisReply, RedisValue};
 use veche_calls::{Outcome, Reply};
 
@@ -23,9 +24,9 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         to_lua(lua, &own, outcome)
     })?;
     native.set("outcome", outcome)?;
-    let own = Rc::clone(desk);
+    let leases = desk.leases.clone();
     let drop_lease = lua.create_function(move |_, number: f64| {
-        drop(own.drop_lease(number as u64));
+        drop(leases.take(number));
         Ok(())
     })?;
     native.set("drop_lease", drop_lease)
@@ -60,11 +61,16 @@ fn to_lua(lua: &Lua, desk: &Desk, outcome: Outcome) -> mlua::Result<MultiValue> 
             let bytes = bytes.map(|bytes| lua.create_string(bytes)).transpose()?;
             (true, bytes).into_lua_multi(lua)
         }
-        Reply::Mysql(reply) => (true, mysql::to_lua(lua, desk, reply)?).into_lua_multi(lua),
+        // What is held over several calls has its number, and a guard.
+        Reply::Mysql(MysqlReply::Begun(lease)) | Reply::Redis(RedisReply::Subscribed(lease)) => {
+            let (number, guard) = desk.leases.keep(lua, lease)?;
+            (true, number, guard).into_lua_multi(lua)
+        }
+        Reply::Mysql(reply) => (true, mysql::to_lua(lua, reply)?).into_lua_multi(lua),
         Reply::Places(places) => (true, far::to_lua(lua, &places)?).into_lua_multi(lua),
         Reply::Channel(reply) => (true, channels::to_lua(lua, reply)?).into_lua_multi(lua),
         Reply::Api(body) => api::to_lua(lua, &body),
-        Reply::Redis(reply) => (true, redis::to_lua(lua, desk, reply)?).into_lua_multi(lua),
+        Reply::Redis(reply) => (true, redis::to_lua(lua, reply)?).into_lua_multi(lua),
         Reply::Password(reply) => (true, password::to_lua(lua, reply)?).into_lua_multi(lua),
     }
 }

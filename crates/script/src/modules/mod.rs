@@ -13,6 +13,7 @@ mod core;
 mod dict;
 mod far;
 mod hash;
+pub(crate) mod held;
 pub(crate) mod hooks;
 mod http;
 mod http_client;

@@ -50,12 +50,12 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         ("execute", Wanted::Changes),
     ] {
         let (desk, databases) = (Rc::clone(desk), databases.clone());
-        // The numbers of the database and of a transaction or nil, the statement and its values.
+        // The numbers of the database and of a transaction's lease or nil, the statement and its values.
         let run = lua.create_function(move |lua, mut values: MultiValue| {
             let database = databases.find_first(&mut values)?;
             let within = match values.pop_front().as_ref().and_then(as_number) {
                 None => None,
-                Some(number) => Some(desk.lease(number as u64).ok_or_else(over)?),
+                Some(number) => Some(desk.leases.get(number).ok_or_else(over)?),
             };
             let (sql, values) = statement(lua, &Arguments::new(name, values))?;
             let action = MysqlAction::Run {
@@ -77,7 +77,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     let own = Rc::clone(desk);
     let finish = lua.create_function(move |_, (number, lease, commit): (f64, f64, bool)| {
         let database = databases.find(number)?;
-        let lease = own.drop_lease(lease as u64).ok_or_else(over)?;
+        let lease = own.leases.take(lease).ok_or_else(over)?;
         Ok(ask(&own, database, MysqlAction::End { lease, commit }))
     })?;
     table.set("finish", finish)?;
@@ -157,10 +157,10 @@ fn value(lua: &Lua, arguments: &Arguments, number: usize) -> mlua::Result<mysql:
 }
 
 /// An answer as a script gets it.
-pub(super) fn to_lua(lua: &Lua, desk: &Desk, reply: MysqlReply) -> mlua::Result<Value> {
+pub(super) fn to_lua(lua: &Lua, reply: MysqlReply) -> mlua::Result<Value> {
     Ok(match reply {
-        MysqlReply::Done => Value::Nil,
-        MysqlReply::Begun(lease) => Value::Number(desk.keep_lease(lease) as f64),
+        // The latter is not said here.
+        MysqlReply::Done | MysqlReply::Begun(_) => Value::Nil,
         MysqlReply::Value(value) => match value {
             Some(value) => to_value(lua, value)?,
             None => Value::Nil,

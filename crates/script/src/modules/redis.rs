@@ -116,7 +116,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     let receive = lua.create_function(move |_, mut values: MultiValue| {
         let keyspace = keyspaces.find_first(&mut values)?;
         let lease = values.pop_front().as_ref().and_then(as_number);
-        let lease = lease.and_then(|lease| own.lease(lease as u64));
+        let lease = lease.and_then(|lease| own.leases.get(lease));
         let lease = lease.ok_or_else(|| fault("redis: the subscription is over"))?;
         let arguments = Arguments::new("subscription:receive", values);
         let what = "seconds from 0 to 31536000";
@@ -306,11 +306,13 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<Command>> {
 }
 
 /// An answer as a script gets it.
-pub(super) fn to_lua(lua: &Lua, desk: &Desk, reply: RedisReply) -> mlua::Result<Value> {
+pub(super) fn to_lua(lua: &Lua, reply: RedisReply) -> mlua::Result<Value> {
     Ok(match reply {
         RedisReply::Value(RedisValue::Nil)
         | RedisReply::Values(None)
-        | RedisReply::Message(None) => Value::Nil,
+        | RedisReply::Message(None)
+        // It has a number, which is not said here.
+        | RedisReply::Subscribed(_) => Value::Nil,
         RedisReply::Value(value) => to_value(lua, value)?,
         RedisReply::Values(Some(values)) => {
             let failed = values
@@ -325,7 +327,6 @@ pub(super) fn to_lua(lua: &Lua, desk: &Desk, reply: RedisReply) -> mlua::Result<
             }
             to_value(lua, RedisValue::List(values))?
         }
-        RedisReply::Subscribed(lease) => Value::Number(desk.keep_lease(lease) as f64),
         RedisReply::Message(Some(message)) => {
             let table = lua.create_table_with_capacity(0, 3)?;
             table.raw_set("channel", lua.create_string(message.channel)?)?;
