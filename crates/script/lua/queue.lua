@@ -1,4 +1,4 @@
--- `veche.queue`: waiting at what Rust keeps under a number.
+-- `veche.queue`: waiting at what Rust keeps under a number as long as somebody has its guard; a handle has both.
 --
 -- A wait that ends takes nothing along: whoever goes on tries again, and whoever does not says so, for the next in line.
 local inner = ...
@@ -14,49 +14,54 @@ local function wait(token)
   return ok, why
 end
 
-local methods = { count = native.count }
+local count = native.count
+local methods = {}
 
-function methods.push(number, value, timeout)
+function methods.count(handle) return count(handle.number) end
+
+function methods.push(handle, value, timeout)
   local until_s = deadline("queue:push", 2, timeout)
   give_way(2)
-  if push(number, value, false) then return true end
+  if push(handle.number, value, false) then return true end
   if not can_wait() then error(cannot_wait(), 2) end
   while until_s == nil or now() < until_s do
-    local is_in, token = push(number, value, until_s)
+    local is_in, token = push(handle.number, value, until_s)
     if is_in then return true end
     local ok, why = wait(token)
     if not ok then error(why, 2) end
   end
-  if push(number, value, false) then return true end
+  if push(handle.number, value, false) then return true end
   return nil, "timeout"
 end
 
-function methods.try_push(number, value)
-  return push(number, value, false)
+function methods.try_push(handle, value)
+  return push(handle.number, value, false)
 end
 
-function methods.pop(number, timeout)
+function methods.pop(handle, timeout)
   local until_s = deadline("queue:pop", 1, timeout)
   give_way(2)
-  local has, value = pop(number, false)
+  local has, value = pop(handle.number, false)
   if has then return value end
   if not can_wait() then error(cannot_wait(), 2) end
   while until_s == nil or now() < until_s do
-    has, value = pop(number, until_s)
+    has, value = pop(handle.number, until_s)
     if has then return value end
     local ok, why = wait(value)
     if not ok then error(why, 2) end
   end
-  has, value = pop(number, false)
+  has, value = pop(handle.number, false)
   if has then return value end
   return nil, "timeout"
 end
 
-function methods.try_pop(number)
-  local _, value = pop(number, false)
+function methods.try_pop(handle)
+  local _, value = pop(handle.number, false)
   return value
 end
 
 local new_queue = class("queue", methods)
 
-return function(...) return new_queue(native.open(...)) end
+local function new(number, guard) return new_queue { number = number, guard = guard } end
+
+return function(...) return new(native.open(...)) end

@@ -5,10 +5,11 @@
 ---@class veche
 local veche = {}
 
----The queue of that name, which comes to be when it is first asked for. Errors: a bad name; other options than it has;
----1024 queues already.
+---The queue of that name, which comes to be when it is first asked for. Once it is empty and no script has it any more, as
+---the collector finds, it makes room for others. Errors: a bad name; 1024 queues already.
 ---@param name string 1 to 255 bytes.
----@param options? veche.queue_options Count when it comes to be; later they may be left out.
+---@param options? veche.queue_options Hold from now on, for all that have the queue; what is in it stays, even if that is more
+---than they allow. They may be left out.
 ---@return veche.queue
 function veche.queue(name, options) end
 

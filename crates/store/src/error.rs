@@ -1,6 +1,5 @@
 //! What can go wrong, in words for whoever called.
 
-use crate::queue::QueueOptions;
 use crate::value::Kind;
 
 /// Why an operation was not carried out; nothing has changed then.
@@ -21,9 +20,6 @@ pub enum Error {
         /// Its limit.
         bytes_max: usize,
     },
-    /// The same of a queue.
-    #[error("it exists with a capacity of {} and {} bytes", .0.capacity, .0.bytes_max)]
-    QueueOptions(QueueOptions),
     /// A key is too long.
     #[error("a key has at most 1024 bytes")]
     Key,

@@ -39,6 +39,9 @@ pub const TABLES_MAX: usize = 1024;
 /// Most queues of a process.
 pub const QUEUES_MAX: usize = 1024;
 
+/// Fewer are not worth a look for those that nobody has.
+const QUEUES_MIN: usize = 64;
+
 /// Most counters of a process.
 pub const COUNTERS_MAX: usize = 65_536;
 
@@ -47,10 +50,30 @@ pub const COUNTERS_MAX: usize = 65_536;
 pub struct Store {
     dicts: Mutex<BTreeMap<Box<[u8]>, Arc<Dict>>>,
     counters: Mutex<BTreeMap<Box<[u8]>, Arc<Counter>>>,
-    queues: Mutex<BTreeMap<Box<[u8]>, Arc<Queue>>>,
+    queues: Mutex<Queues>,
     tables: Mutex<BTreeMap<Box<str>, Arc<Table>>>,
     /// What applications count for the operator.
     pub metrics: metrics::Metrics,
+}
+
+/// Queues by name.
+#[derive(Debug, Default)]
+struct Queues {
+    named: BTreeMap<Box<[u8]>, Arc<Queue>>,
+    /// How many there were when it was last looked for those that nobody has.
+    known: usize,
+}
+
+impl Queues {
+    /// Forgets those that are empty and that nobody has any more, where that may bring much.
+    fn tidy(&mut self) {
+        let count = self.named.len();
+        if count >= QUEUES_MAX || count >= QUEUES_MIN.max(2 * self.known) {
+            let is_needed = |queue: &Arc<Queue>| Arc::strong_count(queue) > 1 || !queue.is_empty();
+            self.named.retain(|_, queue| is_needed(queue));
+            self.known = self.named.len();
+        }
+    }
 }
 
 impl Store {
@@ -78,26 +101,26 @@ impl Store {
         Ok(dict)
     }
 
-    /// The queue of that name, as [`Store::dict`].
+    /// The queue of that name, which comes to be when it is first asked for; `options` hold from then on. It is forgotten
+    /// once it is empty and nobody has it any more.
     ///
     /// # Errors
-    /// [`Error::Name`], [`Error::TooMany`], [`Error::QueueOptions`].
+    /// [`Error::Name`], [`Error::TooMany`].
     pub fn queue(&self, name: &[u8], options: Option<QueueOptions>) -> Result<Arc<Queue>, Error> {
         let mut queues = self.queues.lock();
-        if let Some(queue) = queues.get(name) {
-            return match options {
-                Some(options) if options != queue.options() => {
-                    Err(Error::QueueOptions(queue.options()))
-                }
-                _ => Ok(Arc::clone(queue)),
-            };
+        if let Some(queue) = queues.named.get(name) {
+            if let Some(options) = options.filter(|options| *options != queue.options()) {
+                queue.resize(options);
+            }
+            return Ok(Arc::clone(queue));
         }
         check_name(name)?;
-        if queues.len() >= QUEUES_MAX {
+        queues.tidy();
+        if queues.named.len() >= QUEUES_MAX {
             return Err(Error::TooMany { most: QUEUES_MAX });
         }
         let queue = Arc::new(Queue::new(options.unwrap_or_default()));
-        queues.insert(name.into(), Arc::clone(&queue));
+        queues.named.insert(name.into(), Arc::clone(&queue));
         Ok(queue)
     }
 
@@ -184,6 +207,36 @@ mod tests {
         store.dict(b"x", small).expect("the same");
         let other = store.dict(b"x", Some(Options { bytes_max: 2000 }));
         assert_eq!(other.err(), Some(Error::Options { bytes_max: 1000 }));
+    }
+
+    #[test]
+    fn a_queue_is_forgotten_when_it_is_empty_and_nobody_has_it() {
+        let store = Store::default();
+        let parcel = Parcel {
+            value: Value::Number(1.0),
+            is_json: false,
+        };
+        let open = |name: &str| store.queue(name.as_bytes(), None);
+        let full = open("full").expect("a queue");
+        full.push(parcel.clone(), None);
+        let held: Vec<_> = (0..500)
+            .map(|number| open(&format!("held {number}")).expect("a queue"))
+            .collect();
+        drop(full);
+        for number in 0..10_000 {
+            open(&number.to_string()).expect("room for another");
+        }
+        assert!(store.queues.lock().named.len() < QUEUES_MAX);
+        let pop = |name| open(name).expect("a queue").pop(None);
+        assert_eq!(pop("full"), Some(parcel.clone()));
+        held[7].push(parcel.clone(), None);
+        assert_eq!(pop("held 7"), Some(parcel));
+        let more: Vec<_> = (0..QUEUES_MAX - 500)
+            .map(|number| open(&format!("more {number}")))
+            .collect();
+        let too_many = Error::TooMany { most: QUEUES_MAX };
+        assert!(more.iter().all(Result::is_ok));
+        assert_eq!(open("one more").err(), Some(too_many));
     }
 
     #[test]

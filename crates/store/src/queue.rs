@@ -86,12 +86,12 @@ pub enum Pushed {
 /// A queue.
 #[derive(Debug)]
 pub struct Queue {
-    options: QueueOptions,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    options: QueueOptions,
     parcels: VecDeque<Parcel>,
     bytes: usize,
     pushers: VecDeque<Waiter>,
@@ -105,41 +105,58 @@ impl State {
             waiter.bell.ring(waiter.number);
         }
     }
+
+    fn has_room(&self, cost: usize) -> bool {
+        let QueueOptions {
+            capacity,
+            bytes_max,
+        } = self.options;
+        self.parcels.len() < capacity && self.bytes + cost <= bytes_max
+    }
 }
 
 impl Queue {
     pub(crate) fn new(options: QueueOptions) -> Self {
-        Self {
+        let state = State {
             options,
-            state: Mutex::default(),
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
         }
     }
 
     /// Its limits.
     #[must_use]
     pub fn options(&self) -> QueueOptions {
-        self.options
+        self.state.lock().options
     }
 
-    fn has_room(&self, state: &State, cost: usize) -> bool {
-        state.parcels.len() < self.options.capacity && state.bytes + cost <= self.options.bytes_max
+    /// Gives it other limits. What is in it stays, even if that is more than they allow.
+    pub(crate) fn resize(&self, options: QueueOptions) {
+        let mut state = self.state.lock();
+        state.options = options;
+        if state.has_room(ENTRY_BYTES) {
+            // Each that puts something in calls the next one.
+            State::call(&mut state.pushers);
+        }
     }
 
     /// Puts a value in, or `waiter` into the line of those who want to.
     pub fn push(&self, parcel: Parcel, waiter: Option<Waiter>) -> Pushed {
         let cost = parcel.cost();
-        if cost > self.options.bytes_max {
+        let mut state = self.state.lock();
+        if cost > state.options.bytes_max {
             return Pushed::TooLarge;
         }
-        let mut state = self.state.lock();
-        if !self.has_room(&state, cost) {
+        if !state.has_room(cost) {
             state.pushers.extend(waiter);
             return Pushed::Full(parcel);
         }
         state.bytes += cost;
         state.parcels.push_back(parcel);
         State::call(&mut state.poppers);
-        if self.has_room(&state, ENTRY_BYTES) {
+        if state.has_room(ENTRY_BYTES) {
             // What one taker has left may be room for several.
             State::call(&mut state.pushers);
         }
@@ -172,7 +189,7 @@ impl Queue {
             return;
         }
         let has_something = match side {
-            Side::Push => self.has_room(state, ENTRY_BYTES),
+            Side::Push => state.has_room(ENTRY_BYTES),
             Side::Pop => !state.parcels.is_empty(),
         };
         if has_something {
@@ -274,6 +291,34 @@ mod tests {
         queue.pop(None);
         assert_eq!(queue.push(bytes(10), None), Pushed::Yes);
         assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn other_limits_hold_for_what_comes_next() {
+        let (queue, bell) = (queue(2), Arc::new(Bell::default()));
+        for number in 0..2 {
+            queue.push(parcel(number), None);
+        }
+        for number in 1..=2 {
+            queue.push(parcel(2), waiter(number, &bell));
+        }
+        let resize = |capacity| {
+            queue.resize(QueueOptions {
+                capacity,
+                ..QueueOptions::default()
+            });
+        };
+        resize(4);
+        assert_eq!(bell.take(), [1]);
+        assert_eq!(queue.push(parcel(2), None), Pushed::Yes);
+        assert_eq!(bell.take(), [2]);
+        resize(1);
+        assert_eq!(queue.len(), 3);
+        for number in 0..3 {
+            assert_eq!(queue.push(parcel(9), None), Pushed::Full(parcel(9)));
+            assert_eq!(queue.pop(None), Some(parcel(number)));
+        }
+        assert_eq!(queue.push(parcel(9), None), Pushed::Yes);
     }
 
     /// Threads that sleep until they are rung for, as workers do.

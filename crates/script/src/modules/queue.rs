@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table, Value};
-use veche_store::{Error, Parcel, Pushed, Queue, QueueOptions, Side};
+use veche_store::{Parcel, Pushed, Queue, QueueOptions, Side};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
-use super::kept::Kept;
+use super::held::Held;
 use super::{fault, json};
 use crate::desk::Desk;
 use crate::effects::Token;
@@ -19,19 +19,19 @@ const CAPACITY_MAX: f64 = 1e6;
 const TIMEOUT_MAX_S: f64 = 31_536_000.0;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
-    let kept = Kept::of_store();
+    let held = Held::default();
     let table = lua.create_table()?;
-    let (own, own_kept) = (Rc::clone(desk), kept.clone());
-    let open = lua.create_function(move |_, values: MultiValue| {
+    let (own, own_held) = (Rc::clone(desk), held.clone());
+    let open = lua.create_function(move |lua, values: MultiValue| {
         let queue = open(&own, &Arguments::new("queue", values))?;
-        Ok(own_kept.keep(queue))
+        own_held.keep(lua, queue)
     })?;
     table.set("open", open)?;
 
     // Each gives true and what it has got, or false and the token of a wait if there is one.
-    let (own, own_kept) = (Rc::clone(desk), kept.clone());
+    let (own, own_held) = (Rc::clone(desk), held.clone());
     let push = lua.create_function(move |lua, (number, value, until_s): (f64, Value, Value)| {
-        let queue = own_kept.find(number)?;
+        let queue = find(&own_held, number)?;
         let parcel = parcel(lua, &value)?;
         let token = until_s.as_boolean().is_none().then(|| own.token());
         let waiter = token.map(|token| own.world.queues.waiter(token));
@@ -45,9 +45,9 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         }
     })?;
     table.set("push", push)?;
-    let (own, own_kept) = (Rc::clone(desk), kept.clone());
+    let (own, own_held) = (Rc::clone(desk), held.clone());
     let pop = lua.create_function(move |lua, (number, until_s): (f64, Value)| {
-        let queue = own_kept.find(number)?;
+        let queue = find(&own_held, number)?;
         let token = until_s.as_boolean().is_none().then(|| own.token());
         let waiter = token.map(|token| own.world.queues.waiter(token));
         match queue.pop(waiter) {
@@ -62,7 +62,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         Ok(())
     })?;
     table.set("leave", leave)?;
-    let count = lua.create_function(move |_, number: f64| Ok(kept.find(number)?.len() as f64))?;
+    let count = lua.create_function(move |_, number: f64| Ok(find(&held, number)?.len() as f64))?;
     table.set("count", count)?;
     // When a wait of so many seconds is over.
     let own = Rc::clone(desk);
@@ -83,6 +83,11 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     )?;
     table.set("deadline", deadline)?;
     native.set("queue", table)
+}
+
+fn find(held: &Held<Arc<Queue>>, number: f64) -> mlua::Result<Arc<Queue>> {
+    held.get(number)
+        .ok_or_else(|| fault("there is no queue of that number"))
 }
 
 /// `until_s` is nil to wait for as long as it takes, a time, or false not to wait.
@@ -112,10 +117,7 @@ fn open(desk: &Desk, arguments: &Arguments) -> mlua::Result<Arc<Queue>> {
         _ => return Err(arguments.expected(2, "a table of options")),
     };
     let queue = desk.world.store.queue(&name, options);
-    queue.map_err(|error| {
-        let number = 1 + usize::from(matches!(error, Error::QueueOptions(_)));
-        arguments.bad(number, &error.to_string())
-    })
+    queue.map_err(|error| arguments.bad(1, &error.to_string()))
 }
 
 fn options(arguments: &Arguments, table: &Table) -> mlua::Result<QueueOptions> {

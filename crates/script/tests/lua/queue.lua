@@ -18,7 +18,33 @@ end
 function t.a_name_is_one_queue()
   veche.queue("same", { capacity = 5 }):push(1)
   check.equal(veche.queue("same"):pop(), 1)
-  check.fails("it exists with a capacity of 5", veche.queue, "same", { capacity = 6 })
+end
+
+function t.other_options_hold_from_then_on()
+  local queue = veche.queue("resized", { capacity = 1 })
+  queue:push(1)
+  check.equal(queue:try_push(2), false)
+  local task = veche.spawn(function() return queue:push(2) end)
+  veche.sleep(0.01)
+  check.equal(veche.queue("resized"):count(), 1)
+  veche.queue("resized", { capacity = 3 })
+  check.equal(task:join(), true)
+  check.equal(queue:try_push(3), true)
+  check.equal(queue:try_push(4), false)
+  veche.queue("resized", { capacity = 1 })
+  for i = 1, 3 do
+    check.equal(queue:try_push(4), false)
+    check.equal(queue:pop(), i)
+  end
+end
+
+function t.queues_that_nobody_has_are_forgotten()
+  for i = 1, 5000 do
+    local name = "room " .. i
+    veche.queue(name):push(i)
+    check.equal(veche.queue(name):pop(), i)
+    if i % 100 == 0 then for _ = 1, 100 do collectgarbage("step") end end
+  end
 end
 
 function t.takers_wait_in_order()
