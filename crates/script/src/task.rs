@@ -8,6 +8,7 @@ use crate::ConnectionId;
 use crate::effects::Token;
 use crate::hooks::Hook;
 use crate::raw::Coroutine;
+use crate::vm::Handler;
 
 /// Whose a coroutine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +20,7 @@ pub(crate) enum Owner {
     /// A service's `run`.
     Run,
     /// A handler of a connection.
-    Connection(ConnectionId),
-    /// The last handler of one that is gone.
-    Close(ConnectionId),
+    Connection(ConnectionId, Handler),
     /// An HTTP request, by its number.
     Request(u64),
     /// A handshake, by the number of its request.
@@ -41,7 +40,7 @@ impl Owner {
             Self::Start => "start",
             Self::Stop => "stop",
             Self::Run => "run",
-            Self::Connection(_) | Self::Close(_) => "handler of a connection, after a wait",
+            Self::Connection(..) => "handler of a connection, after a wait",
             Self::Request(_) => "request",
             Self::Handshake(_) => "handshake",
             Self::Question(_, hook) => hook.path(),
@@ -97,6 +96,12 @@ impl Tasks {
             owner,
             token: None,
         })
+    }
+
+    /// Whose the task in that place is.
+    pub(crate) fn owner_at(&self, place: u32) -> Option<Owner> {
+        let task = self.slots.get(place as usize)?.as_ref()?;
+        Some(task.owner)
     }
 
     /// Takes a task that is to go on, or to begin.

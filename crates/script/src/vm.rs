@@ -11,6 +11,7 @@ mod handler;
 mod handover;
 mod hooks;
 pub(crate) mod load;
+mod moving;
 mod report;
 mod service;
 mod slice;
@@ -373,10 +374,7 @@ impl Vm {
             };
         };
         let coroutine = self.machine.prepare(function, arguments);
-        let owner = match handler {
-            Handler::Close => Owner::Close(id),
-            _ => Owner::Connection(id),
-        };
+        let owner = Owner::Connection(id, handler);
         let is_late = !self.admits_calls();
         if is_busy || is_gated || is_late {
             let place = self.tasks.keep_prepared(coroutine, owner);
@@ -499,8 +497,8 @@ impl Vm {
                     owner,
                     token: Some(token),
                 });
-                if let Owner::Connection(id) = owner {
-                    self.waits_of(id, token);
+                if let Owner::Connection(id, handler) = owner {
+                    self.waits_of(id, handler, token);
                 }
             }
             Ran::Ended => {
@@ -538,7 +536,7 @@ impl Vm {
 
     fn ended(&mut self, owner: Owner) {
         match owner {
-            Owner::Connection(id) | Owner::Close(id) => self.next_of(id),
+            Owner::Connection(id, _) => self.next_of(id),
             Owner::Start => self.open_gate(),
             // One that has not answered is answered for.
             Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
@@ -557,7 +555,7 @@ impl Vm {
 
     fn failed(&mut self, owner: Owner, failure: Failure) {
         match owner {
-            Owner::Connection(id) | Owner::Close(id) => {
+            Owner::Connection(id, _) => {
                 self.end_of(id, failure);
                 self.next_of(id);
             }

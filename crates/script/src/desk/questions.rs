@@ -33,6 +33,11 @@ impl Desk {
         }
     }
 
+    /// Somebody else decides.
+    pub(crate) fn forget_question(&self, question: u64) {
+        self.questions.borrow_mut().remove(&question);
+    }
+
     /// Nobody will decide on what is open.
     pub(crate) fn give_up_questions(&self) {
         for (question, _) in self.questions.take() {

@@ -116,6 +116,13 @@ impl Requests {
         Some(Writing { to, is_much })
     }
 
+    /// Takes one that has not been answered: it is over here. `None` if it was already.
+    pub(crate) fn take(&mut self, number: u64) -> Option<(ConnectionId, Request)> {
+        let UnderWay { id, request, .. } = self.slot(number)?.take()?;
+        self.free.push((number & ((1 << PLACE_BITS) - 1)) as u32);
+        Some((id, request))
+    }
+
     /// It is over. `None` if it was already.
     pub(crate) fn end(&mut self, number: u64) -> Option<Ended> {
         let ended = self.slot(number)?.end()?;
@@ -147,9 +154,14 @@ impl Slot {
         u64::from(self.generation) << PLACE_BITS | u64::from(place)
     }
 
-    fn end(&mut self) -> Option<Ended> {
-        let UnderWay { id, written, .. } = self.under_way.take()?;
+    fn take(&mut self) -> Option<UnderWay> {
+        let under_way = self.under_way.take()?;
         self.generation = self.generation.wrapping_add(1);
+        Some(under_way)
+    }
+
+    fn end(&mut self) -> Option<Ended> {
+        let UnderWay { id, written, .. } = self.take()?;
         let has_begun = written.is_some();
         Some(Ended { id, has_begun })
     }

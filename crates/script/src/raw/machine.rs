@@ -249,6 +249,24 @@ impl Machine {
         coroutine
     }
 
+    /// An argument of a prepared call that has not begun, from 1: a number or bytes, as far as it is one of them.
+    pub(crate) fn argument<'a>(&self, prepared: &'a Coroutine, place: c_int) -> Argument<'a> {
+        let state = prepared.state;
+        // SAFETY: such a coroutine has its function and its arguments on its stack, and is not changed as long as it is
+        // borrowed. A string's bytes stay where they are while it is there.
+        unsafe {
+            match ffi::lua_type(state, place + 1) {
+                ffi::LUA_TNUMBER => Argument::Number(ffi::lua_tonumber(state, place + 1)),
+                ffi::LUA_TSTRING => {
+                    let mut length = 0;
+                    let text = ffi::lua_tolstring(state, place + 1, &raw mut length);
+                    Argument::Bytes(std::slice::from_raw_parts(text.cast::<u8>(), length))
+                }
+                _ => Argument::Nil,
+            }
+        }
+    }
+
     /// Runs a prepared coroutine, or one that waits: then `answer` is what its wait returns.
     pub(crate) fn resume(&mut self, coroutine: &Coroutine, answer: &[Argument<'_>]) -> Ran {
         let state = coroutine.state;

@@ -8,8 +8,7 @@ use crate::ConnectionId;
 use crate::desk::Woken;
 use crate::effects::Token;
 use crate::raw::Failure;
-use crate::task::Owner;
-use crate::vm::Answer;
+use crate::vm::{Answer, Handler};
 
 /// A handler that has gone on to wait so often after its connection was gone is ended.
 const FAILED_WAITS_MAX: u32 = 64;
@@ -19,8 +18,10 @@ const STOPPED: &str = "a handler went on waiting after its connection was closed
 
 impl Vm {
     /// A handler of that connection waits.
-    pub(super) fn waits_of(&mut self, id: ConnectionId, token: Token) {
-        let Some(local) = self.local(id) else { return };
+    pub(super) fn waits_of(&mut self, id: ConnectionId, handler: Handler, token: Token) {
+        let Some(local) = self.local(id).filter(|_| handler != Handler::Close) else {
+            return;
+        };
         local.wait = Some(token);
         if local.is_ending {
             self.fail_wait_of(id, token);
@@ -44,7 +45,7 @@ impl Vm {
             self.desk.wake(token, Woken::Answered(closed));
         } else if let Some(task) = self.tasks.take_waiting(token) {
             self.bury(task.coroutine);
-            self.failed(Owner::Connection(id), Failure::told(STOPPED));
+            self.failed(task.owner, Failure::told(STOPPED));
         }
     }
 }

@@ -135,6 +135,31 @@ impl Bench {
         }
     }
 
+    /// Newer code takes over, as at a reload; what the older says from then on is told too.
+    pub(crate) fn reload(&mut self, world: &World, script: &str) -> Vm {
+        let vm = load_in(world, Role::Clients, &self.folder, script, limits());
+        let mut older = vm.unwrap_or_else(|error| panic!("{error}"));
+        std::mem::swap(&mut self.vm, &mut older);
+        self.vm.adopt();
+        older.hand_calls_to(&mut self.vm, self.now);
+        older.stop(self.now);
+        older
+    }
+
+    /// A VM in that world.
+    pub(crate) fn within(world: &World, script: &str) -> Self {
+        let folder = Folder::new();
+        let vm = load_in(world, Role::Clients, &folder, script, limits());
+        let mut vm = vm.unwrap_or_else(|error| panic!("{error}"));
+        vm.turn(Now::default());
+        Self {
+            vm,
+            now: Now::default(),
+            folder,
+            effects: Effects::default(),
+        }
+    }
+
     /// The second of three instances of a service, which runs.
     pub(crate) fn service(script: &str) -> Self {
         let role = Role::Service {

@@ -10,8 +10,8 @@ use veche_frontends::hooks::{self, Encoding, Given, Grant, Kind, Kinds, Question
 use veche_frontends::hooks::{Asker, Verdict};
 use veche_frontends::{AppId, Shared};
 use veche_hub::{ConnectionId, Payload, PayloadKind};
-use veche_script::Vm;
 use veche_script::hooks::{Asked, Blob, Caller, Data, Hook, Ruling};
+use veche_script::{Now, Vm};
 
 use super::here::{Here, LOG};
 use crate::asking::Seldom;
@@ -52,6 +52,8 @@ struct Waiting {
     due_ms: u64,
     /// The last publication that had to wait when it was asked.
     behind: u64,
+    /// Where its VM had not begun: newer code may be asked instead.
+    question: Option<Box<Question>>,
 }
 
 impl Questions {
@@ -97,6 +99,7 @@ impl Here {
             let verdicts = &mut shared.ports.verdicts;
             return verdicts.push_back((session, id, Verdict::Failed));
         }
+        let is_starting = self.app(app).is_some_and(|app| app.vm.is_starting());
         self.questions.last += 1;
         let number = self.questions.last;
         let due_ms = match timeout_ms {
@@ -110,6 +113,7 @@ impl Here {
             id,
             due_ms,
             behind: self.held.last(),
+            question: is_starting.then(|| Box::new(question.clone())),
         };
         self.questions.waiting.insert(number, waiting);
         *self.questions.count(app, question.kind) += 1;
@@ -120,6 +124,18 @@ impl Here {
         self.run(app, None, shared, |app, now| {
             app.vm.decide(number, &asked, now);
         });
+    }
+
+    /// Asks newer code what older code was asked and has not begun to decide.
+    pub(super) fn ask_again(&self, app: AppId, older: &mut Vm, newer: &mut Vm, now: Now) {
+        for (number, waiting) in &self.questions.waiting {
+            if let Some(question) = &waiting.question
+                && waiting.app == app
+                && older.withdraw_question(*number)
+            {
+                newer.decide(*number, &asked(question), now);
+            }
+        }
     }
 
     /// Gives up what has taken too long.

@@ -64,6 +64,8 @@ impl Here {
             Ok(mut app) => {
                 if let Some(mut old) = before {
                     app.vm.adopt();
+                    old.vm.hand_calls_to(&mut app.vm, shared.now);
+                    self.ask_again(id, &mut old.vm, &mut app.vm, shared.now);
                     old.stop(shared.now);
                     app.before = old.before;
                     app.before.push(Retired {

@@ -1,0 +1,119 @@
+//! Calls that have not begun move to the VM with the newer code: those that wait for `app.start`.
+//!
+//! A prepared call is a coroutine, which can't leave its VM. What it was made of is read back from its stack, and the
+//! other VM prepares a call of its own.
+
+use std::collections::VecDeque;
+
+use super::{Handler, Vm};
+use crate::ConnectionId;
+use crate::Now;
+use crate::effects::Effect;
+use crate::raw::{Argument, Coroutine};
+use crate::task::Owner;
+
+impl Vm {
+    /// Whether calls wait for the end of `app.start`.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// Hands the calls of connections, requests and handshakes that wait for the end of `app.start` over to a VM that has
+    /// [adopted](Self::adopt) the open connections. Nothing of a connection that has such calls stays here.
+    pub fn hand_calls_to(&mut self, newer: &mut Self, now: Now) {
+        let Some(gate) = self.gate.take() else { return };
+        newer.set_now(now);
+        let waiting: Vec<_> = self
+            .ids(|local| local.is_busy && !local.is_client)
+            .collect();
+        for id in waiting {
+            self.hand_connection_to(newer, id);
+        }
+        let mut left = VecDeque::new();
+        for place in gate {
+            match self.tasks.owner_at(place) {
+                Some(Owner::Request(number) | Owner::Handshake(number)) => {
+                    self.hand_request_to(newer, place, number, now);
+                }
+                _ => left.push_back(place),
+            }
+        }
+        self.gate = Some(left);
+    }
+
+    fn hand_connection_to(&mut self, newer: &mut Self, id: ConnectionId) {
+        let Some(local) = self.local(id) else { return };
+        let queue = std::mem::take(&mut local.queue);
+        if newer.local(id).is_none() {
+            newer.know(id);
+        }
+        for place in queue {
+            let Some(task) = self.tasks.take(place) else {
+                continue;
+            };
+            if let Owner::Connection(_, handler) = task.owner {
+                self.hand_call_to(newer, id, handler, &task.coroutine);
+            }
+            self.machine.discard(task.coroutine);
+        }
+        self.let_go(id);
+        match newer.local(id) {
+            Some(local) if local.is_busy => {}
+            Some(local) if local.is_ending => newer.forget(id),
+            // The newer code has none of these handlers.
+            _ => newer.desk.effect(Effect::Ready { of: id }),
+        }
+    }
+
+    fn hand_call_to(
+        &self,
+        newer: &mut Self,
+        id: ConnectionId,
+        handler: Handler,
+        prepared: &Coroutine,
+    ) {
+        let Some(local) = newer.local(id) else { return };
+        local.is_ending |= handler == Handler::Close;
+        let object = Argument::Registered(local.object);
+        let argument = |place| self.machine.argument(prepared, place);
+        let arguments: &[Argument<'_>] = match handler {
+            Handler::Message => &[object, argument(2), argument(3)],
+            Handler::Close => &[object, argument(2), argument(3)],
+            _ => &[object],
+        };
+        newer.call(id, handler, arguments);
+    }
+
+    fn hand_request_to(&mut self, newer: &mut Self, place: u32, number: u64, now: Now) {
+        let Some(task) = self.tasks.take(place) else {
+            return;
+        };
+        let request = self.desk.requests().take(number);
+        self.machine.discard(task.coroutine);
+        let Some((id, request)) = request else { return };
+        match task.owner {
+            Owner::Handshake(_) => newer.handshake(id, request, now),
+            _ => newer.request(id, request, now),
+        }
+    }
+
+    /// Takes a question back that waits for the end of `app.start`; whether it did. It is to be asked of another VM.
+    pub fn withdraw_question(&mut self, number: u64) -> bool {
+        let is_it = |owner| matches!(owner, Owner::Question(of, _) if of == number);
+        let Some(gate) = &mut self.gate else {
+            return false;
+        };
+        let tasks = &mut self.tasks;
+        let waits = |place: &u32| tasks.owner_at(*place).is_some_and(is_it);
+        let Some(at) = gate.iter().position(waits) else {
+            return false;
+        };
+        let place = gate.remove(at);
+        if let Some(task) = place.and_then(|place| tasks.take(place)) {
+            self.machine.discard(task.coroutine);
+        }
+        self.desk.forget_question(number);
+        true
+    }
+}

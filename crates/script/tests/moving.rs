@@ -1,0 +1,140 @@
+//! Newer code takes over while `app.start` of the older waits: no call is lost that has not begun.
+
+mod support;
+
+use support::{ANN, BOB, Bench, request};
+use veche_script::{ConnectionId, MessageKind, World};
+
+const EVE: ConnectionId = ConnectionId {
+    index: 5,
+    generation: 2,
+};
+
+fn script(name: &str, start: &str) -> String {
+    format!(
+        "local veche, app = require 'veche', {{}}
+        function app.start() {start} end
+        function app.handshake(req) return {{ user = '{name}' }} end
+        function app.open(conn) conn.attributes.by = '{name}' print('{name}: open', conn.path) end
+        function app.message(conn, data, kind) print('{name}: message', #data, data:gsub('[^%w ]', '?'), kind, conn.attributes.by) end
+        app.drain = app.open
+        function app.close(conn, code, reason) print('{name}: close', code, reason, conn.attributes.by) end
+        function app.request(req) return '{name} ' .. req.path .. req.body end
+        function app.stop() print('{name}: stop') end
+        return app"
+    )
+}
+
+#[test]
+fn calls_that_wait_for_start_move() {
+    let world = World::default();
+    let mut bench = Bench::within(
+        &world,
+        &script("old", "veche.sleep(5) print('old: started')"),
+    );
+    bench.open(ANN);
+    bench.text(ANN, "one");
+    bench
+        .vm
+        .message(ANN, MessageKind::Binary, b"\0\xff", bench.now);
+    bench.open(BOB);
+    bench.text(BOB, "last words");
+    bench.close(BOB);
+    let mut asked = request("POST", "/path", "");
+    asked.body = b"?body".to_vec();
+    bench.vm.request(EVE, asked, bench.now);
+    bench
+        .vm
+        .handshake(EVE, request("GET", "/ws", ""), bench.now);
+    bench.advance(100);
+    assert_eq!(bench.told(), [""; 0]);
+
+    let mut older = bench.reload(
+        &world,
+        &script("new", "veche.sleep(1) print('new: started')"),
+    );
+    assert_eq!(bench.told(), ["old: stop"]);
+    bench.text(ANN, "two");
+    bench.advance(999);
+    assert_eq!(bench.told(), [""; 0], "its start has not ended");
+    bench.advance(1);
+    let mut told = bench.told();
+    told.sort();
+    let mut expected = vec![
+        "accept EVE Some(\"new\") None".replace("EVE", &format!("{EVE:?}")),
+        "new: close\t1001\tbye\tnew".into(),
+        "new: message\t10\tlast words\ttext\tnew".into(),
+        "new: message\t3\tone\ttext\tnew".into(),
+        "new: message\t3\ttwo\ttext\tnew".into(),
+        "new: message\t2\t??\tbinary\tnew".into(),
+        "new: open\t/ws".into(),
+        "new: open\t/ws".into(),
+        "new: started".into(),
+        "ready ann".into(),
+    ];
+    let answer = told.iter().position(|line| line.starts_with("respond "));
+    let answer = told.remove(answer.expect("an answer"));
+    assert!(answer.ends_with("new /path?body"), "{answer}");
+    expected.sort();
+    assert_eq!(told, expected);
+
+    bench.now.mono_ms += 5000;
+    older.turn(bench.now);
+    assert_eq!(bench.told(), ["old: started"]);
+    assert!(older.is_at_rest());
+    older.finish();
+    bench.text(ANN, "three");
+    bench.close(ANN);
+    let expected = [
+        "new: message\t5\tthree\ttext\tnew",
+        "new: close\t1001\tbye\tnew",
+    ];
+    assert_eq!(bench.told(), expected);
+    assert_eq!(bench.vm.tasks(), 0);
+}
+
+#[test]
+fn connections_go_on_where_newer_code_has_no_handler_for_what_waits() {
+    let world = World::default();
+    let mut bench = Bench::within(&world, &script("old", "veche.sleep(5)"));
+    bench.open(ANN);
+    bench.open(BOB);
+    bench.close(BOB);
+    bench.vm.request(EVE, request("GET", "/", ""), bench.now);
+    let older = bench.reload(
+        &world,
+        "return { message = function(conn, data) print('new: message', data) end }",
+    );
+    let told = bench.told();
+    assert!(told.contains(&"ready ann".to_owned()), "{told:?}");
+    assert!(
+        told.iter().any(|line| line.contains("internal error")),
+        "{told:?}"
+    );
+    bench.advance(1);
+    bench.text(ANN, "one");
+    assert_eq!(bench.told(), ["new: message\tone"]);
+    assert_eq!(bench.vm.connections(), [ANN]);
+    assert_eq!(bench.vm.tasks() + older.tasks(), 1, "its start");
+}
+
+/// Who waits behind a handler that has begun waits on: calls of a connection keep their order.
+#[test]
+fn what_has_begun_stays() {
+    let world = World::default();
+    let slow = "local veche = require 'veche'
+        return { message = function(conn, data) veche.sleep(1) print('old', data) end }";
+    let mut bench = Bench::within(&world, slow);
+    bench.open(ANN);
+    bench.text(ANN, "one");
+    bench.text(ANN, "two");
+    let mut older = bench.reload(
+        &world,
+        "return { message = function(conn, data) print('new', data) end }",
+    );
+    bench.advance(1000);
+    older.turn(bench.now);
+    bench.now.mono_ms += 1000;
+    older.turn(bench.now);
+    assert_eq!(bench.told(), ["old\tone", "old\ttwo", "ready ann"]);
+}
