@@ -88,14 +88,21 @@ impl Code {
         &self.folder
     }
 
-    /// Whether both are the same files with the same text, as far as they were read.
+    /// Whether both are the same files with the same text, as far as they were read here. What a handler has asked for here
+    /// and nothing there so far is read there for that.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         if std::ptr::eq(self, other) {
             return true;
         }
         let files = self.files.lock().clone();
-        self.script == other.script && files == *other.files.lock()
+        let is_there = |(path, text): (&PathBuf, &Arc<str>)| {
+            let found = other.file(path);
+            found.is_ok_and(|found| found == *text)
+        };
+        self.script == other.script
+            && files.iter().all(is_there)
+            && files.len() == other.files.lock().len()
     }
 
     pub(crate) fn script(&self) -> Result<(String, Arc<str>), CodeError> {

@@ -525,23 +525,28 @@ fn check_loads_the_scripts() {
 #[test]
 fn reload_says_that_scripts_were_looked_at() {
     let folder = Folder::new("control-scripts");
+    // The shell of `veche reload` need not have what the server was started with.
     let route = "[[route]]\npath = \"/lua\"\nhandler = \"lua\"\nscript = \"app.lua\"\n";
-    folder.write(&format!("{GOOD}{route}"));
+    folder.write(&format!(
+        "{GOOD}{route}[hooks]\nsecrets = {{ env = \"NOT_HERE\" }}\n"
+    ));
     fs::write(folder.0.join("app.lua"), "return {}").expect("the folder is writable");
     let server = supervisor(
         &folder,
         vec![
-            json!({"ok": true, "changed": [], "needs_restart": []}),
-            json!({"ok": true, "changed": ["server.log"], "needs_restart": []}),
+            json!({"ok": true, "changed": [], "needs_restart": [], "has_scripts": true}),
+            json!({"ok": true, "changed": ["server.log"], "needs_restart": [], "has_scripts": true}),
+            json!({"ok": true, "changed": [], "needs_restart": [], "has_scripts": false}),
         ],
     );
     for told in [
         "reloaded: scripts that changed\n",
         "reloaded: server.log, scripts that changed\n",
+        "reloaded: nothing changed\n",
     ] {
         assert_eq!(folder.run(&["reload"]), (0, told.to_owned(), String::new()));
     }
-    assert_eq!(server.join().expect("it answered").len(), 2);
+    assert_eq!(server.join().expect("it answered").len(), 3);
 }
 
 #[test]

@@ -162,8 +162,8 @@ pub(super) fn reload(control: &Control) -> Result<(), Failure> {
         eprintln!("{warning} (warning)");
     }
     let (mut changed, restart) = (listed("changed"), listed("needs_restart"));
-    // Scripts are loaded anew by every reload, whether their text is new or not.
-    if config::load(&control.file).is_ok_and(|config| !config.apps.is_empty()) {
+    // Every reload reads scripts anew, and says nothing of whether their text is new.
+    if answer["has_scripts"] == true {
         changed.push("scripts that changed".to_owned());
     }
     if !changed.is_empty() {

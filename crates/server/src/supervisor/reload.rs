@@ -177,12 +177,16 @@ impl Supervisor {
         for name in &kept {
             warn!("{name}: takes a restart, the old value stays until then");
         }
+        let has_scripts = !loaded.config.apps.is_empty() || !loaded.config.services.is_empty();
         self.current = loaded;
         self.watchdog.config_changed(now());
-        self.tell(
-            client,
-            Ok(json!({"changed": changed, "needs_restart": kept, "warnings": warnings})),
-        );
+        let answer = json!({
+            "changed": changed,
+            "needs_restart": kept,
+            "warnings": warnings,
+            "has_scripts": has_scripts,
+        });
+        self.tell(client, Ok(answer));
     }
 
     fn refuse(&mut self, client: Option<u64>, why: String) {

@@ -1,0 +1,46 @@
+//! Whether an application's source has changed.
+
+mod support;
+
+use support::Folder;
+use veche_script::Code;
+
+/// Has a handler of each ask for a module.
+fn require(code: &std::sync::Arc<Code>, module: &str) {
+    let app = veche_script::App {
+        name: "test".into(),
+        options: serde_json::Value::Null,
+        has_files: false,
+        limits: support::limits(),
+        role: veche_script::Role::Clients,
+    };
+    let world = veche_script::World::default();
+    let mut vm = veche_script::Vm::new(&app, code, &world, 0).expect("a VM");
+    let request = support::request("GET", &format!("/{module}"), "");
+    vm.turn(veche_script::Now::default());
+    vm.request(support::ANN, request, veche_script::Now::default());
+}
+
+#[test]
+fn what_a_handler_has_asked_for_late_is_no_change() {
+    let folder = Folder::new();
+    let script = folder.write(
+        "app.lua",
+        "return { request = function(req) return require(req.path:sub(2)) end }",
+    );
+    folder.write("late.lua", "return 'late'");
+    folder.write("later.lua", "return 'later'");
+    let read = || std::sync::Arc::new(Code::read(&script).expect("the script"));
+    let (old, new) = (read(), read());
+    require(&old, "late");
+    assert_eq!((old.files().len(), new.files().len()), (2, 1));
+    assert!(old.is_same(&new));
+
+    require(&old, "later");
+    folder.write("later.lua", "return 'other'");
+    assert!(!old.is_same(&read()));
+    folder.write("later.lua", "return 'later'");
+    assert!(old.is_same(&read()));
+    std::fs::remove_file(folder.0.join("late.lua")).expect("it is there");
+    assert!(!old.is_same(&read()));
+}
