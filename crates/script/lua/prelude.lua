@@ -469,26 +469,6 @@ local function shake(handler, number)
   return native.judge(number, handler(setmetatable({ number }, request_meta)))
 end
 
----------------------------------------------------------------------------------------------------- libraries
-
--- A replacement that is a function is called from C.
-local gsub = string.gsub
-function string.gsub(...)
-  room()
-  return gsub(...)
-end
-
--- The library sorts in C, where nothing can end it: with a function to compare by it comes back for each pair.
-local sort = table.sort
-local SORTED_IN_C_MAX = 20000
-local function less(a, b) return a < b end
-
-function table.sort(list, compare)
-  room()
-  if compare == nil and type(list) == "table" and #list > SORTED_IN_C_MAX then compare = less end
-  return sort(list, compare)
-end
-
 ---------------------------------------------------------------------------------------------------- globals
 
 local declared = _G

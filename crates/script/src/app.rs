@@ -107,7 +107,7 @@ impl Default for Limits {
 }
 
 /// What the VMs of one application on one worker share, so that connections outlive a reload.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct World(pub(crate) Rc<desk::World>);
 
 impl World {
@@ -126,6 +126,12 @@ impl World {
     /// Where scripts learn to which channels they can't publish at the moment. The first counts.
     pub fn set_refused(&self, refused: Rc<Refused>) {
         let _ = self.0.refused.set(refused);
+    }
+
+    /// Says whether the process is short of memory; scripts may not grow then. It is asked each time that a VM has grown
+    /// by a megabyte. The first counts.
+    pub fn set_is_short(&self, is_short: Rc<dyn Fn() -> bool>) {
+        let _ = self.0.is_short.set(is_short);
     }
 
     /// As the default one, for tests of turns: instead of the clock each run of a coroutine takes up a fixed part of its

@@ -29,7 +29,7 @@ use crate::connections::{Connections, Room};
 use crate::effects::{About, Effect, Effects, Level, Token};
 use crate::modules::held::Held;
 use crate::modules::kept::Kept;
-use crate::raw::{Coroutine, Reference, Tables};
+use crate::raw::{Coroutine, IsShort, Memory, Reference, Tables};
 use crate::refused::Refused;
 use crate::request::Request;
 use crate::streams::Streams;
@@ -43,7 +43,7 @@ pub(crate) use requests::{Ended, Requests, Writing};
 pub(crate) use yields::Yields;
 
 /// What all VMs of one application on one worker share: it outlives a reload.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct World {
     pub(crate) effects: RefCell<Effects>,
     pub(crate) connections: RefCell<Connections>,
@@ -62,6 +62,8 @@ pub(crate) struct World {
     pub(crate) batch: Cell<u32>,
     /// What can't be published at the moment.
     pub(crate) refused: OnceCell<Rc<Refused>>,
+    /// Says whether the process is short of memory.
+    pub(crate) is_short: OnceCell<IsShort>,
 }
 
 impl World {
@@ -110,6 +112,8 @@ pub(crate) struct Desk {
     pub(crate) worker: u16,
     /// What the VM may use.
     pub(crate) memory_bytes_max: usize,
+    /// Its memory, once it has some.
+    memory: OnceCell<Rc<Memory>>,
     is_retired: Cell<bool>,
     /// Whose coroutine was last resumed.
     running: Cell<Option<Owner>>,
@@ -190,6 +194,7 @@ impl Desk {
             clock,
             worker,
             memory_bytes_max,
+            memory: OnceCell::new(),
             is_retired: Cell::new(false),
             running: Cell::default(),
             spawned: RefCell::default(),
@@ -209,6 +214,22 @@ impl Desk {
             streams: RefCell::default(),
             leases: Held::default(),
         }
+    }
+
+    /// Sets the VM's memory.
+    pub(crate) fn set_memory(&self, memory: Rc<Memory>) {
+        let _ = self.memory.set(memory);
+    }
+
+    /// Returns whether the VM has no memory for anything that stays.
+    pub(crate) fn is_full(&self) -> bool {
+        self.memory.get().is_some_and(|memory| memory.is_full())
+    }
+
+    /// Returns whether a result of so many bytes would be granted to the run that is under way.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+        let memory = self.memory.get();
+        memory.is_none_or(|memory| memory.has_room_for(bytes))
     }
 
     /// A number that none had before: of a wait, or of a coroutine.

@@ -189,6 +189,12 @@ impl Vm {
         self.machine.used_bytes()
     }
 
+    /// Whether it is so far above its limit of memory that it has to end: another one should take its place.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.machine.is_broken()
+    }
+
     /// Coroutines that wait or have not begun.
     #[must_use]
     pub fn tasks(&self) -> usize {

@@ -5,14 +5,11 @@
 //! runs on that very thread, sets Lua's debug hook (what Lua's own interpreter does at Ctrl-C). The hook raises an
 //! error unless the run ends very soon: it may have been the collector that took its time. `raw` takes the hook off
 //! again. A signal that comes too late finds another run, or none, and does nothing.
-//!
-//! Memory is watched in the same way: an allocation that is refused has LuaJIT raise an error where it is not always
-//! prepared for one, so a run that takes too much is ended between two instructions.
 
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -42,8 +39,6 @@ struct Watched {
     /// The run that is to end.
     doomed: AtomicU64,
     budget_ns: AtomicU64,
-    /// Memory beyond which the run is ended.
-    bytes_max: AtomicUsize,
     state: AtomicPtr<lua_State>,
 }
 
@@ -102,11 +97,10 @@ impl Watch {
     }
 
     /// A script begins to run.
-    pub(crate) fn enter(&self, state: *mut lua_State, budget_ns: u64, bytes_max: usize) {
+    pub(crate) fn enter(&self, state: *mut lua_State, budget_ns: u64) {
         let watched = &*self.watched;
         watched.state.store(state, Relaxed);
         watched.budget_ns.store(budget_ns, Relaxed);
-        watched.bytes_max.store(bytes_max, Relaxed);
         watched.run.store(watched.run.load(Relaxed) + 1, Release);
         if self.dog.asleep.load(Relaxed)
             && let Some(thread) = self.dog.thread.get()
@@ -184,9 +178,8 @@ impl Dog {
         let used = raw::cpu_ns(watched.thread).saturating_sub(seen.cpu_ns);
         if used >= watched.budget_ns.load(Relaxed) {
             watched.doomed.store(run, Relaxed);
+            raw::signal(watched.thread, SIGNAL);
         }
-        // The handler looks at the memory too, so whoever runs that long is asked at every tick.
-        raw::signal(watched.thread, SIGNAL);
         true
     }
 }
@@ -201,22 +194,16 @@ struct Seen {
 /// The signal's handler. Nothing here allocates, locks or may panic.
 fn on_signal() {
     let current = CURRENT.try_with(Cell::get).unwrap_or(ptr::null());
-    let Some((run, doomed, bytes_max, state)) = raw::peek(current, |watched: &Watched| {
+    let Some((run, doomed, state)) = raw::peek(current, |watched: &Watched| {
         (
             watched.run.load(Relaxed),
             watched.doomed.load(Relaxed),
-            watched.bytes_max.load(Relaxed),
             watched.state.load(Relaxed),
         )
     }) else {
         return;
     };
-    if run.is_multiple_of(2) {
-        return;
-    }
-    if raw::counted_bytes(state) > bytes_max {
-        raw::doom(state, raw::Doom::Memory);
-    } else if run == doomed {
+    if !run.is_multiple_of(2) && run == doomed {
         raw::doom(state, raw::Doom::Budget);
     }
 }

@@ -2,10 +2,13 @@
 
 mod support;
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use support::{ANN, BOB, Bench, limits};
-use veche_script::{Limits, MessageKind, Progress};
+use veche_script::{Limits, MessageKind, Progress, World};
 
 fn small_budget() -> Limits {
     Limits {
@@ -308,6 +311,103 @@ fn memory_has_a_cap() {
             assert!(told[0].starts_with("send bob"), "{body}: {:.100}", told[0]);
         }
         assert!(bench.vm.memory_bytes() < 32 << 20);
+    }
+}
+
+/// Results that are not made piece by piece are refused before they are made, whatever catches the error.
+#[test]
+fn one_result_can_not_take_more_than_there_is() {
+    for body in [
+        "local mib, t = ('x'):rep(2^20), {} for i = 1, 2000 do t[i] = mib end return table.concat(t)",
+        "local s = ('x'):rep(2^24) return s .. s .. s",
+        "local s = ('x'):rep(2^23) return ('%s%s%s%s%s'):format(s, s, s, s, s)",
+        "local s = ('x'):rep(2^24) for i = 1, 9 do s:upper():reverse() end return s .. s:lower() .. s",
+        "local t = {} for i = 1, 1e8 do t[i] = i end",
+        "local t = {} for i = 1, 1e8 do t[i * 3] = i end",
+    ] {
+        let mut bench = Bench::with(
+            &format!(
+                "local app = {{}}
+                function app.message(conn, data)
+                  if data == 'go' then
+                    while true do pcall(function() {body} end) end
+                  end
+                  conn:send(data)
+                end
+                return app"
+            ),
+            small_budget(),
+        );
+        bench.open(ANN);
+        bench.open(BOB);
+        bench.text(ANN, "go");
+        let told = bench.told();
+        let is_ended = told[0].contains("not enough memory") || told[0].contains("ran too long");
+        assert!(is_ended, "{body}: {told:?}");
+        // With what the run may exceed it by.
+        let used = bench.vm.memory_bytes();
+        assert!(used <= 44 << 20, "{body}: {} MiB", used >> 20);
+        bench.text(BOB, "hello");
+        assert_eq!(bench.told_soon(), ["send bob text hello"], "{body}");
+        assert!(!bench.vm.is_broken(), "{body}");
+    }
+}
+
+#[test]
+fn scripts_grow_only_while_the_process_has_memory() {
+    let is_short = Rc::new(Cell::new(false));
+    let world = World::default();
+    let own = Rc::clone(&is_short);
+    world.set_is_short(Rc::new(move || own.get()));
+    let mut bench = Bench::in_world(
+        &world,
+        "local app, kept = {}, {}
+        function app.message(conn, data)
+          if data == 'grow' then kept[#kept + 1] = ('x'):rep(2^21) .. #kept end
+          if data == 'leak' then for i = 1, 2e5 do kept[#kept + 1] = { i } end end
+          if data == 'drop' then kept = {} end
+          conn:send(tostring(#kept))
+        end
+        return app",
+        Limits {
+            memory_bytes_max: 256 << 20,
+            ..limits()
+        },
+    );
+    bench.open(ANN);
+    for kept in 1..=10 {
+        bench.text(ANN, "grow");
+        assert_eq!(bench.told(), [format!("send ann text {kept}")]);
+    }
+    is_short.set(true);
+    let before = bench.vm.memory_bytes();
+    let mut refused = 0;
+    for round in 0..40 {
+        bench.open(BOB);
+        bench.text(BOB, if round % 2 == 0 { "grow" } else { "leak" });
+        // It may have to wait for a collection.
+        let told = bench.told_soon();
+        if told[0].contains("not enough memory") {
+            refused += 1;
+        }
+        bench.close(BOB);
+        bench.advance(1);
+        bench.told();
+    }
+    assert!(refused >= 20, "{refused}");
+    let grown = bench.vm.memory_bytes() - before;
+    assert!(grown < 8 << 20, "{grown}");
+    // What needs nothing more goes on, and what is given back is collected though the VM does nothing.
+    bench.text(ANN, "drop");
+    assert_eq!(bench.told_soon(), ["send ann text 0"]);
+    for _ in 0..4000 {
+        bench.advance(1);
+    }
+    assert!(bench.vm.memory_bytes() < before / 2);
+    is_short.set(false);
+    for kept in 1..=10 {
+        bench.text(ANN, "grow");
+        assert_eq!(bench.told_soon(), [format!("send ann text {kept}")]);
     }
 }
 
@@ -639,9 +739,10 @@ fn memory_near_its_limit_is_collected_in_slices() {
 #[test]
 fn what_is_refused_at_the_limit_collects_nothing() {
     let mut bench = Bench::with(
-        "local app, kept = {}, {}
+        "local app, kept = {}, nil
         function app.message(conn, data)
-          while collectgarbage('count') < 40 * 1024 do kept[#kept + 1] = { #kept } end
+          -- No block of it is large: one would be refused.
+          while true do kept = { kept } end
         end
         return app",
         Limits {

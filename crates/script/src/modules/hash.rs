@@ -2,33 +2,57 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use mlua::{Lua, MultiValue, Table};
 use sha1::Sha1;
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use super::argument::Arguments;
-use super::fault;
+use super::{fault, go_on};
 
-type Hash = fn(&[u8]) -> Vec<u8>;
-type KeyedHash = fn(&[u8], &[u8]) -> Option<Vec<u8>>;
+type Hash = fn(&[u8]) -> mlua::Result<Vec<u8>>;
+type KeyedHash = fn(&[u8], &[u8]) -> mlua::Result<Vec<u8>>;
+
+/// Bytes hashed between two looks at the run: a part of a millisecond.
+const PART_BYTES: usize = 128 << 10;
+
+/// Hands data over in parts, as long as the run may go on.
+fn in_parts(data: &[u8], mut take: impl FnMut(&[u8])) -> mlua::Result<()> {
+    data.chunks(PART_BYTES).try_for_each(|part| {
+        go_on()?;
+        take(part);
+        Ok(())
+    })
+}
+
+fn digest<H: Digest>(data: &[u8]) -> mlua::Result<Vec<u8>> {
+    let mut hash = H::new();
+    in_parts(data, |part| hash.update(part))?;
+    Ok(hash.finalize().to_vec())
+}
+
+fn keyed<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> mlua::Result<Vec<u8>> {
+    // RFC 2104 allows keys of any length.
+    let mut mac =
+        <M as KeyInit>::new_from_slice(key).map_err(|_| fault("the key can't be used"))?;
+    in_parts(data, |part| mac.update(part))?;
+    Ok(mac.finalize().into_bytes().to_vec())
+}
 
 pub(super) fn hash(lua: &Lua) -> mlua::Result<Table> {
     let module = lua.create_table()?;
     let hashes: [(&str, &'static str, Hash); 3] = [
-        ("sha256", "hash.sha256", |data| {
-            Sha256::digest(data).to_vec()
-        }),
-        ("sha1", "hash.sha1", |data| Sha1::digest(data).to_vec()),
-        ("md5", "hash.md5", |data| Md5::digest(data).to_vec()),
+        ("sha256", "hash.sha256", digest::<Sha256>),
+        ("sha1", "hash.sha1", digest::<Sha1>),
+        ("md5", "hash.md5", digest::<Md5>),
     ];
     for (name, function, hash) in hashes {
         let digest = lua.create_function(move |lua, values: MultiValue| {
             let arguments = Arguments::new(function, values);
             let form = Form::of(&arguments, 2)?;
-            lua.create_string(form.write(hash(&arguments.bytes(1)?)))
+            lua.create_string(form.write(hash(&arguments.bytes(1)?)?))
         })?;
         module.set(name, digest)?;
     }
@@ -43,24 +67,14 @@ pub(super) fn hash(lua: &Lua) -> mlua::Result<Table> {
 pub(super) fn hmac(lua: &Lua) -> mlua::Result<Table> {
     let module = lua.create_table()?;
     let hashes: [(&str, &'static str, KeyedHash); 2] = [
-        ("sha256", "hmac.sha256", |key, data| {
-            let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
-            mac.update(data);
-            Some(mac.finalize().into_bytes().to_vec())
-        }),
-        ("sha1", "hmac.sha1", |key, data| {
-            let mut mac = Hmac::<Sha1>::new_from_slice(key).ok()?;
-            mac.update(data);
-            Some(mac.finalize().into_bytes().to_vec())
-        }),
+        ("sha256", "hmac.sha256", keyed::<Hmac<Sha256>>),
+        ("sha1", "hmac.sha1", keyed::<Hmac<Sha1>>),
     ];
     for (name, function, hash) in hashes {
         let digest = lua.create_function(move |lua, values: MultiValue| {
             let arguments = Arguments::new(function, values);
             let form = Form::of(&arguments, 3)?;
-            let digest = hash(&arguments.bytes(1)?, &arguments.bytes(2)?);
-            // RFC 2104 allows keys of any length.
-            let digest = digest.ok_or_else(|| fault("the key can't be used"))?;
+            let digest = hash(&arguments.bytes(1)?, &arguments.bytes(2)?)?;
             lua.create_string(form.write(digest))
         })?;
         module.set(name, digest)?;

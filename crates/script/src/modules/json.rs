@@ -4,16 +4,20 @@
 //! `json.array`. JSON's `null` is `json.null`, so that it survives a table. Whole numbers that Lua can't hold exactly are
 //! read as strings of their digits.
 
+mod reading;
+
 use mlua::{Lua, LuaSerdeExt as _, LuaString, Table, Value};
 
 use super::argument::WHOLE_MAX;
-use super::fault;
+use super::{fault, go_on};
+use reading::read;
 
 /// Tables in tables.
 const DEPTH_MAX: usize = 128;
 
-/// Text that one call makes, about: nothing can end it while it does.
+/// Text that one call makes, about.
 const TEXT_BYTES_MAX: usize = 8 << 20;
+const TOO_LONG: &str = "json.encode: the text is longer than 8 MiB";
 
 pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
     let module = lua.create_table()?;
@@ -51,8 +55,9 @@ pub(crate) fn encode(lua: &Lua, value: &Value) -> mlua::Result<Vec<u8>> {
 }
 
 fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<()> {
+    go_on()?;
     if out.len() > TEXT_BYTES_MAX {
-        return Err(fault("json.encode: the text is longer than 8 MiB"));
+        return Err(fault(TOO_LONG));
     }
     match value {
         Value::Nil => out.extend_from_slice(b"null"),
@@ -97,7 +102,12 @@ fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, depth: usize) -> mlu
             count += 1;
         }
         out.push(b']');
-        if count != length || table.pairs::<Value, Value>().count() != length {
+        let mut keys = 0;
+        for _ in table.pairs::<Value, Value>() {
+            go_on()?;
+            keys += 1;
+        }
+        if count != length || keys != length {
             return Err(fault(
                 "json.encode: a table has keys besides 1 to n, or gaps: it is neither an array nor an object",
             ));
@@ -108,6 +118,7 @@ fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, depth: usize) -> mlu
     let mut pairs = Vec::new();
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
+        go_on()?;
         let Value::String(key) = key else {
             return Err(fault(format!(
                 "json.encode: an object's keys are strings, this one is a {}",
@@ -151,6 +162,9 @@ fn write_number(number: f64, out: &mut Vec<u8>) -> mlua::Result<()> {
 
 fn write_text(text: &LuaString, out: &mut Vec<u8>) -> mlua::Result<()> {
     let bytes = text.as_bytes();
+    if out.len() + bytes.len() > TEXT_BYTES_MAX {
+        return Err(fault(TOO_LONG));
+    }
     let text = simdutf8::basic::from_utf8(&bytes)
         .map_err(|_| fault("json.encode: a string is not UTF-8"))?;
     serde_json::to_writer(out, text).map_err(|error| fault(error.to_string()))
@@ -161,31 +175,11 @@ fn write_text(text: &LuaString, out: &mut Vec<u8>) -> mlua::Result<()> {
 /// # Errors
 /// It is none, with line and column; or deeper than 128.
 pub(crate) fn decode(lua: &Lua, text: &[u8]) -> mlua::Result<Value> {
-    let mut value = parse(text)?;
-    if has_huge_number(&value) {
-        value = parse(&quote_long_numbers(text))?;
-    }
-    to_lua(lua, &value)
-}
-
-fn parse(text: &[u8]) -> mlua::Result<serde_json::Value> {
-    serde_json::from_slice(text).map_err(|error| fault(format!("json.decode: {error}")))
-}
-
-/// Whether a number may have been a whole one beyond 64 bits: the parser keeps no more than the nearest float of it.
-fn has_huge_number(value: &serde_json::Value) -> bool {
-    /// 2^63: the least magnitude of a whole number that fits no integer.
-    const INTEGERS_BELOW: f64 = 9_223_372_036_854_775_808.0;
-    match value {
-        serde_json::Value::Number(number) => {
-            number.is_f64()
-                && number
-                    .as_f64()
-                    .is_some_and(|float| float.abs() >= INTEGERS_BELOW)
-        }
-        serde_json::Value::Array(values) => values.iter().any(has_huge_number),
-        serde_json::Value::Object(pairs) => pairs.values().any(has_huge_number),
-        _ => false,
+    let (value, has_huge) = read(lua, text)?;
+    // It may have been a whole one beyond 64 bits, of which the parser keeps no more than the nearest float.
+    match has_huge {
+        true => Ok(read(lua, &quote_long_numbers(text))?.0),
+        false => Ok(value),
     }
 }
 
@@ -246,17 +240,21 @@ pub(crate) fn to_lua(lua: &Lua, value: &serde_json::Value) -> mlua::Result<Value
     })
 }
 
-/// Whole numbers beyond ±2^53 become their digits, as in tables and from databases: Lua's numbers can't hold them all.
 fn number_to_lua(lua: &Lua, number: &serde_json::Number) -> mlua::Result<Value> {
-    let float = number.as_f64().unwrap_or(f64::NAN);
     if number.is_f64() {
-        return Ok(Value::Number(float));
+        return Ok(Value::Number(number.as_f64().unwrap_or(f64::NAN)));
     }
-    let is_exact = number
-        .as_i64()
-        .is_some_and(|whole| whole.unsigned_abs() <= WHOLE_MAX as u64);
-    if is_exact {
-        return Ok(Value::Number(float));
+    match number.as_i64() {
+        Some(whole) => whole_to_lua(lua, whole),
+        None => lua.create_string(number.to_string()).map(Value::String),
     }
-    lua.create_string(number.to_string()).map(Value::String)
+}
+
+/// Whole numbers beyond ±2^53 become their digits, as in tables and from databases: Lua's numbers can't hold them all.
+fn whole_to_lua<N: Into<i128>>(lua: &Lua, number: N) -> mlua::Result<Value> {
+    let whole = number.into();
+    match whole.unsigned_abs() <= WHOLE_MAX as u128 {
+        true => Ok(Value::Number(whole as f64)),
+        false => lua.create_string(whole.to_string()).map(Value::String),
+    }
 }

@@ -44,6 +44,7 @@ use mlua::{Lua, LuaSerdeExt as _, LuaString, Table};
 
 use crate::app::App;
 use crate::desk::Desk;
+use crate::raw;
 
 /// Adds what Rust gives to the functions that the prelude builds `veche` from.
 pub(crate) fn install(
@@ -103,6 +104,14 @@ pub(crate) fn install(
 /// An error of a script, in its words.
 pub(crate) fn fault(words: impl Into<String>) -> mlua::Error {
     mlua::Error::RuntimeError(words.into())
+}
+
+/// Fails if the run that is under way is to end. Long operations call it now and then: nothing else ends them.
+pub(crate) fn go_on() -> mlua::Result<()> {
+    match raw::is_run_over() {
+        false => Ok(()),
+        true => Err(fault(raw::why_over().to_string_lossy())),
+    }
 }
 
 /// What an error of a Rust function says to a script: its innermost reason, and the script's line that called it.

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use mlua::ffi::{self, lua_State};
 
-use super::machine::counted_bytes;
+use super::memory::Memory;
 
 /// What one step is given to do: kilobytes that the collector acts as if they had been allocated.
 const STEP_KIB: c_int = 16;
@@ -69,27 +69,31 @@ impl Collection {
         self.is_under_way() && used_bytes < self.began_bytes + self.memory_bytes_max / 2
     }
 
-    /// Begins one, unless one is under way.
-    pub(super) fn begin(&mut self, main: *mut lua_State) {
+    /// Begins one, unless one is under way. `used_bytes` are in use, of `bytes_max`.
+    pub(super) fn begin(&mut self, main: *mut lua_State, used_bytes: usize, bytes_max: usize) {
         if self.is_under_way() {
             return;
         }
-        self.began_bytes = counted_bytes(main);
-        let is_over = self.began_bytes >= self.memory_bytes_max;
+        self.began_bytes = used_bytes;
         // The end of a cycle that has begun before spares what has become garbage since.
-        self.cycles = if is_over { 2 } else { 1 };
+        self.cycles = if used_bytes >= bytes_max { 2 } else { 1 };
         // SAFETY: sets a number of the VM's.
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED) };
     }
 
-    /// Begins one that finds what has become garbage just now, also where one is under way.
-    pub(super) fn begin_anew(&mut self, main: *mut lua_State) {
-        self.begin(main);
+    /// The one that is under way finds also what has become garbage just now.
+    pub(super) fn look_twice(&mut self) {
         self.cycles = 2;
     }
 
     /// Goes on with the one that is under way.
-    pub(super) fn go_on(&mut self, main: *mut lua_State, now_ms: u64, is_late: impl Fn() -> bool) {
+    pub(super) fn go_on(
+        &mut self,
+        main: *mut lua_State,
+        memory: &Memory,
+        now_ms: u64,
+        is_late: impl Fn() -> bool,
+    ) {
         for _ in 0..STEPS_MAX {
             if self.cycles == 0 {
                 return;
@@ -98,7 +102,7 @@ impl Collection {
             let is_cycle_over = unsafe { ffi::lua_gc(main, ffi::LUA_GCSTEP, STEP_KIB) } == 1;
             self.cycles -= u8::from(is_cycle_over);
             if self.cycles == 0 {
-                self.end(main, now_ms);
+                self.end(main, memory, now_ms);
             }
             if is_late() {
                 return;
@@ -106,10 +110,10 @@ impl Collection {
         }
     }
 
-    fn end(&mut self, main: *mut lua_State, now_ms: u64) {
+    fn end(&mut self, main: *mut lua_State, memory: &Memory, now_ms: u64) {
         // SAFETY: sets a number of the VM's.
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED_USUAL) };
-        let (used_bytes, max) = (counted_bytes(main), self.memory_bytes_max);
+        let (used_bytes, max) = (memory.used_bytes(), memory.bytes_max());
         let left = max.saturating_sub(used_bytes);
         // What was no garbage now is none in a moment.
         let growth = match left {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use mlua::ffi::{self, lua_State};
 use mlua::{Function, Lua, Table};
 
-use super::machine::{Coroutine, Reference, counted_bytes, waits_mark};
+use super::machine::{Coroutine, Reference, waits_mark};
 use super::object;
 use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::{Desk, Sent};
@@ -26,8 +26,11 @@ impl Natives {
     pub(crate) fn new(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let functions = lua.create_table()?;
-        let all: [(&str, ffi::lua_CFunction); 10] = [
+        let all: [(&str, ffi::lua_CFunction); 13] = [
             ("room", room),
+            ("has_room", has_room),
+            ("bytes_of", bytes_of),
+            ("sorts_quickly", sorts_quickly),
             ("is_long", is_long),
             ("capture", capture),
             ("traceback", traceback),
@@ -236,6 +239,65 @@ unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
     0
 }
 
+/// `has_room(bytes)` → whether a result of that length would be granted.
+unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; there is room for a value.
+    unsafe {
+        let bytes = ffi::lua_tonumber(state, 1) as usize;
+        ffi::lua_pushboolean(state, desk(state).has_room_for(bytes).into());
+    }
+    1
+}
+
+/// `bytes_of(list, bytes, i, j)` → the length of the pieces from `i` to `j`, with that many bytes between two; nil if one
+/// is no string.
+unsafe extern "C-unwind" fn bytes_of(state: *mut lua_State) -> c_int {
+    // SAFETY: the list was looked at by its caller; one value is pushed at a time.
+    unsafe {
+        let between = ffi::lua_tonumber(state, 2);
+        let [first, last] = [3, 4].map(|place| ffi::lua_tonumber(state, place) as i64);
+        let mut bytes = between * (last - first) as f64;
+        for place in first..=last {
+            ffi::lua_rawgeti(state, 1, place as _);
+            let kind = ffi::lua_type(state, -1);
+            bytes += match kind {
+                ffi::LUA_TSTRING => ffi::lua_objlen(state, -1) as f64,
+                ffi::LUA_TNUMBER => NUMBER_BYTES_MAX,
+                _ => return 0,
+            };
+            ffi::lua_settop(state, -2);
+        }
+        ffi::lua_pushnumber(state, bytes);
+    }
+    1
+}
+
+/// Digits of a number, with its sign, point and exponent.
+const NUMBER_BYTES_MAX: f64 = 24.0;
+
+/// `sorts_quickly(list)` → whether C may sort it at once, without a function to compare by.
+unsafe extern "C-unwind" fn sorts_quickly(state: *mut lua_State) -> c_int {
+    /// Values of a list that takes a few milliseconds.
+    const VALUES_MAX: usize = 20_000;
+    /// Each string is compared with others about as often as the number of values has binary digits.
+    const BYTES_MAX: usize = 512 << 10;
+    // SAFETY: the list was looked at by its caller; one value is pushed at a time.
+    unsafe {
+        let count = ffi::lua_objlen(state, 1);
+        let mut bytes = 0;
+        for place in 1..=count.min(VALUES_MAX) {
+            ffi::lua_rawgeti(state, 1, place as _);
+            if ffi::lua_type(state, -1) == ffi::LUA_TSTRING {
+                bytes += ffi::lua_objlen(state, -1);
+            }
+            ffi::lua_settop(state, -2);
+        }
+        let is_quick = count <= VALUES_MAX && bytes <= BYTES_MAX;
+        ffi::lua_pushboolean(state, is_quick.into());
+    }
+    1
+}
+
 /// `is_long()` → whether the run has used up its slice.
 unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; there is room for a value.
@@ -320,7 +382,7 @@ unsafe fn begin(state: *mut lua_State, is_successor: bool) -> c_int {
             fail(state, c"bad argument #1: a function expected")
         }
         // Coroutines outlive the run that is ended for what they take.
-        if !is_successor && counted_bytes(state) >= desk(state).memory_bytes_max {
+        if !is_successor && desk(state).is_full() {
             fail(
                 state,
                 c"not enough memory: the application is over its limit",

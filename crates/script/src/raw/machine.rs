@@ -3,11 +3,13 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;
+use std::rc::Rc;
 
 use mlua::Lua;
 use mlua::ffi::{self, lua_State};
 
 use super::collection::Collection;
+use super::memory::{IsShort, Memory};
 use super::object;
 use crate::ConnectionId;
 use crate::effects::Token;
@@ -113,7 +115,11 @@ pub(crate) struct Machine {
     pool: Vec<Coroutine>,
     watch: Watch,
     budget_ns: u64,
-    memory_bytes_max: usize,
+    memory: Rc<Memory>,
+    /// The process was short of memory when the last run ended.
+    was_short: bool,
+    /// When garbage is collected next, while it is.
+    collects_ms: u64,
     collection: Collection,
     /// Memory in use when the collector's pause was last set.
     paced_bytes: usize,
@@ -125,6 +131,8 @@ pub(crate) struct Machine {
 const GROWTH_SMALL: usize = 25;
 /// The same where it is large: there it costs more to look for garbage than it brings. Lua's own default.
 const GROWTH_LARGE: usize = 100;
+/// Between two collections while the process is short of memory.
+const SHORT_COLLECTS_MS: u64 = 1000;
 /// What is small and what is large, in bytes; in between it is something between.
 const SMALL_BYTES: usize = 256 << 10;
 const LARGE_BYTES: usize = 2 << 20;
@@ -141,6 +149,7 @@ impl Machine {
         watch: Watch,
         budget_ns: u64,
         memory_bytes_max: usize,
+        is_short: IsShort,
     ) -> mlua::Result<Self> {
         let mut main = ptr::null_mut();
         // SAFETY: the closure neither leaves values behind nor raises an error.
@@ -151,35 +160,81 @@ impl Machine {
             pool: Vec::new(),
             watch,
             budget_ns,
-            memory_bytes_max,
+            memory: Memory::of(lua, main, memory_bytes_max, is_short)?,
+            was_short: false,
+            collects_ms: 0,
             collection: Collection::new(memory_bytes_max),
             paced_bytes: 0,
         })
     }
 
+    /// The VM's memory, for functions that may need much.
+    pub(crate) fn memory(&self) -> &Rc<Memory> {
+        &self.memory
+    }
+
     /// Sets the collector's pace, and begins a collection where memory comes near its limit.
     fn watch_memory(&mut self) {
-        let used_bytes = counted_bytes(self.main);
+        let used_bytes = self.memory.used_bytes();
         if used_bytes / 2 > self.paced_bytes || used_bytes < self.paced_bytes / 2 {
             self.paced_bytes = used_bytes;
             let pause = 100 + growth(used_bytes) as c_int;
             // SAFETY: sets a number of the VM's.
             unsafe { ffi::lua_gc(self.main, ffi::LUA_GCSETPAUSE, pause) };
         }
-        if used_bytes > self.collection.due_bytes() {
-            self.collection.begin(self.main);
+        let was_short = std::mem::replace(&mut self.was_short, self.memory.is_short());
+        let gets_short = self.was_short && !was_short;
+        if used_bytes > self.collection.due_bytes() || gets_short {
+            self.begin_collection();
         }
+        if self.memory.take_refused() {
+            self.begin_collection_anew();
+        }
+    }
+
+    /// Begins a collection now and then while the process is short of memory: a VM that does nothing gives back too.
+    pub(crate) fn collect_if_short(&mut self, now_ms: u64) {
+        if !self.memory.is_short() || now_ms < self.collects_ms {
+            return;
+        }
+        self.collects_ms = now_ms + SHORT_COLLECTS_MS;
+        self.memory.look_again();
+        self.was_short = self.memory.is_short();
+        if self.was_short {
+            self.begin_collection_anew();
+        }
+    }
+
+    /// When that is due, in monotonic milliseconds.
+    pub(crate) fn collects_ms(&self) -> u64 {
+        match self.memory.is_short() {
+            true => self.collects_ms,
+            false => u64::MAX,
+        }
+    }
+
+    fn begin_collection(&mut self) {
+        let bytes_max = self.memory.bytes_max();
+        self.collection
+            .begin(self.main, self.memory.used_bytes(), bytes_max);
+    }
+
+    /// Begins one that finds what has become garbage just now, also where one is under way.
+    fn begin_collection_anew(&mut self) {
+        self.begin_collection();
+        self.collection.look_twice();
     }
 
     /// Returns whether the memory has room for another call. Where it has none, garbage is collected in slices, unless
     /// that was of no use a moment ago.
     pub(crate) fn room(&mut self, now_ms: u64) -> Room {
-        let used_bytes = counted_bytes(self.main);
-        if used_bytes < self.memory_bytes_max {
+        self.memory.look_again();
+        let used_bytes = self.memory.used_bytes();
+        if used_bytes < self.memory.bytes_max() {
             return Room::Yes;
         }
         if self.collection.is_of_use(now_ms) {
-            self.collection.begin(self.main);
+            self.begin_collection();
         }
         match self.collection.has_room(used_bytes) {
             true => Room::Soon,
@@ -189,7 +244,12 @@ impl Machine {
 
     /// Returns whether the memory is used up.
     pub(crate) fn is_full(&self) -> bool {
-        counted_bytes(self.main) >= self.memory_bytes_max
+        self.memory.is_full()
+    }
+
+    /// Returns whether the VM is so far above its limit of memory that it has to end.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.memory.is_broken()
     }
 
     /// Returns whether a collection is under way that [`collect_some`](Self::collect_some) continues.
@@ -199,7 +259,8 @@ impl Machine {
 
     /// Continues the collection, until `is_late` or for a bounded amount of work.
     pub(crate) fn collect_some(&mut self, now_ms: u64, is_late: impl Fn() -> bool) {
-        self.collection.go_on(self.main, now_ms, is_late);
+        self.collection
+            .go_on(self.main, &self.memory, now_ms, is_late);
     }
 
     /// Calls into Lua by `mlua`'s means, within the budget of one run, or of the loading of a script.
@@ -215,13 +276,13 @@ impl Machine {
     }
 
     fn enter(&self, budget_ns: u64) {
-        // What runs at the limit may be what makes room.
-        let bytes_max = self.memory_bytes_max + self.memory_bytes_max / 4;
-        self.watch.enter(self.main, budget_ns, bytes_max);
+        self.watch.enter(self.main, budget_ns);
+        self.memory.begin_run();
     }
 
     fn leave(&self) {
         self.watch.leave();
+        self.memory.end_run();
         if IS_HOOKED.replace(false) {
             // SAFETY: taking a hook off needs nothing.
             unsafe { ffi::lua_sethook(self.main, None, 0, 0) };
@@ -230,7 +291,7 @@ impl Machine {
 
     /// The VM's memory, in bytes.
     pub(crate) fn used_bytes(&self) -> usize {
-        self.lua.used_memory()
+        self.memory.used_bytes()
     }
 
     /// See [`Watch::ticks`].
@@ -299,7 +360,7 @@ impl Machine {
             _ => {
                 // Most likely it was ended for what it has taken, and gives it back.
                 if self.is_full() {
-                    self.collection.begin_anew(self.main);
+                    self.begin_collection_anew();
                 }
                 Ran::Failed(self.failure(state, self.error_text(state)))
             }
@@ -416,6 +477,12 @@ impl Machine {
     }
 }
 
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.memory.leave();
+    }
+}
+
 const STRAY_YIELD: &str = "coroutine.yield outside of a coroutine: only one that was made by \
     coroutine.create or coroutine.wrap can yield";
 
@@ -456,30 +523,26 @@ fn yielded(state: *mut lua_State) -> Option<Token> {
     }
 }
 
-/// A VM's memory to the next lower KiB. Also from the signal's handler.
-#[inline]
-pub(crate) fn counted_bytes(state: *mut lua_State) -> usize {
-    // SAFETY: reads a number of the VM's, which is alive and runs on this very thread.
-    let kib = unsafe { ffi::lua_gc(state, ffi::LUA_GCCOUNT, 0) };
-    (kib as usize) << 10
-}
-
 /// Why a run is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doom {
     Budget,
+    /// The VM has taken too much.
     Memory,
+    /// The VM has grown while the process is short of memory.
+    Process,
 }
 
-/// From the signal's handler: from now on the hook looks at each instruction of whatever runs.
+/// Also from the signal's handler, and from within an allocation: from now on the hook looks at each instruction of whatever runs.
 pub(crate) fn doom(state: *mut lua_State, why: Doom) {
-    if IS_HOOKED.replace(true) && DOOM.get() == why {
+    // A run that takes too much memory has no reprieve, however long it has run.
+    if IS_HOOKED.replace(true) && (DOOM.get() == why || why == Doom::Budget) {
         return;
     }
     DOOM.set(why);
     REPRIEVE.set(match why {
         Doom::Budget => Reprieve::Asked,
-        Doom::Memory => Reprieve::Over,
+        Doom::Memory | Doom::Process => Reprieve::Over,
     });
     // SAFETY: async-signal-safe by LuaJIT's design, as its own interpreter does it; `state` runs on this very thread.
     unsafe { ffi::lua_sethook(state, Some(end_run), ffi::LUA_MASKCOUNT, 1) };
@@ -541,9 +604,27 @@ fn is_over() -> bool {
     is_over
 }
 
+/// Returns whether the run that is under way on this thread is to end. Long operations in Rust ask it now and then and
+/// give up; Lua ends the run at its next instruction.
+#[inline]
+pub(crate) fn is_run_over() -> bool {
+    IS_HOOKED.get()
+}
+
+/// Why it is.
+pub(crate) fn why_over() -> &'static CStr {
+    match DOOM.get() {
+        Doom::Budget => OVER_BUDGET,
+        Doom::Memory => OVER_MEMORY,
+        Doom::Process => SHORT_OF_MEMORY,
+    }
+}
+
 const OVER_BUDGET: &CStr = c"it ran too long without waiting and was stopped: see cpu_budget";
 
 const OVER_MEMORY: &CStr = c"not enough memory: the application is over its limit";
+
+const SHORT_OF_MEMORY: &CStr = c"not enough memory: the server is over its memory_limit";
 
 /// Once it raises an error it does so at every instruction, so that no `pcall` keeps the run alive.
 unsafe extern "C-unwind" fn end_run(state: *mut lua_State, _: *mut ffi::lua_Debug) {
@@ -553,11 +634,7 @@ unsafe extern "C-unwind" fn end_run(state: *mut lua_State, _: *mut ffi::lua_Debu
     // SAFETY: called by Lua, so an error is caught by it; no Rust value lives in this frame.
     unsafe {
         ffi::luaL_where(state, 0);
-        let words = match DOOM.get() {
-            Doom::Budget => OVER_BUDGET,
-            Doom::Memory => OVER_MEMORY,
-        };
-        ffi::lua_pushstring(state, words.as_ptr());
+        ffi::lua_pushstring(state, why_over().as_ptr());
         ffi::lua_concat(state, 2);
         ffi::lua_error(state)
     }

@@ -7,8 +7,8 @@
 //! Three rules make it sound:
 //! * **No Lua error crosses a Rust frame that owns anything.** C functions here hold no value with a destructor when
 //!   they call what may raise an error.
-//! * **What pushes from outside can't fail**: memory is not refused but watched ([`watch`](crate::watch)), and the
-//!   stack has room ([`ARGUMENTS_MAX`]).
+//! * **What pushes from outside can't fail**: memory is refused to runs only ([`memory`]), and the stack has room
+//!   ([`ARGUMENTS_MAX`]).
 //! * A coroutine that has failed is thrown away.
 //!
 //! Lua's errors unwind through the C functions here and through `mlua`'s: a build in which Rust can't unwind would end
@@ -26,6 +26,7 @@ mod clients;
 mod collection;
 mod functions;
 mod machine;
+mod memory;
 mod object;
 mod redis;
 mod system;
@@ -33,7 +34,8 @@ mod tables;
 
 pub(crate) use functions::Natives;
 pub(crate) use machine::{
-    Argument, Coroutine, Doom, Failure, Machine, Ran, Reference, Room, counted_bytes, doom,
+    Argument, Coroutine, Doom, Failure, Machine, Ran, Reference, Room, doom, is_run_over, why_over,
 };
+pub(crate) use memory::{IsShort, Memory};
 pub(crate) use system::{cpu_ns, learn_stack, on_signal, peek, signal};
 pub(crate) use tables::Tables;

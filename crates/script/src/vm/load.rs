@@ -23,6 +23,7 @@ use crate::task::Tasks;
 use crate::watch::Watch;
 
 const PRELUDE: &str = include_str!("../../lua/prelude.lua");
+const LIBRARIES: &str = include_str!("../../lua/libraries.lua");
 
 /// Why a script does not run.
 #[derive(Debug, thiserror::Error)]
@@ -110,12 +111,18 @@ impl Vm {
             app.limits.memory_bytes_max,
         ));
         let budget_ns = u64::try_from(app.limits.cpu_budget.as_nanos()).unwrap_or(u64::MAX);
-        let machine = Machine::new(&lua, watch, budget_ns, app.limits.memory_bytes_max)?;
+        let shared = Rc::clone(&world.0);
+        let is_short = Rc::new(move || shared.is_short.get().is_some_and(|is_short| is_short()));
+        let memory_bytes_max = app.limits.memory_bytes_max;
+        let machine = Machine::new(&lua, watch, budget_ns, memory_bytes_max, is_short)?;
+        desk.set_memory(Rc::clone(machine.memory()));
 
         let natives = Natives::new(&lua, &desk)?;
         modules::install(&lua, &desk, &natives.functions, app, code.folder(), worker)?;
         restrict(&lua)?;
         modules::string::replace(&lua, modules::string::Limits::default())?;
+        let libraries = lua.load(LIBRARIES).set_name("=veche:libraries");
+        libraries.call::<()>(&natives.functions)?;
         let prelude = lua.load(PRELUDE).set_name("=veche");
         let (veche, inner): (Table, Table) =
             prelude.call((natives.functions.clone(), natives.metatable.clone()))?;
@@ -226,6 +233,9 @@ fn is_callable(table: &Table) -> bool {
     metatable.is_some_and(|metatable| metatable.contains_key("__call").unwrap_or(false))
 }
 
+/// The longest source that a script may load: its compiler takes some milliseconds for it, and nothing can end it.
+const CHUNK_BYTES_MAX: usize = 256 << 10;
+
 /// Takes away what reaches beyond the VM, or would let a script undo its limits.
 fn restrict(lua: &Lua) -> mlua::Result<()> {
     let globals = lua.globals();
@@ -272,6 +282,11 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
                     ));
                 }
             };
+            if chunk.as_bytes().len() > CHUNK_BYTES_MAX {
+                return Err(modules::fault(
+                    "load: a source has at most 256 KiB, since nothing can stop its compiler",
+                ));
+            }
             match env {
                 Some(env) => load.call::<mlua::MultiValue>((chunk, name, "t", env)),
                 None => load.call::<mlua::MultiValue>((chunk, name, "t")),

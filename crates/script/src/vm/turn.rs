@@ -228,6 +228,8 @@ impl Vm {
 
     /// Continues a collection, if one is under way.
     fn collect(&mut self) {
+        let now_ms = self.desk.world.now.get().mono_ms;
+        self.machine.collect_if_short(now_ms);
         if self.machine.is_collecting() {
             let clock = &self.desk.clock;
             self.slice.begin_share(clock.ticks());
@@ -256,7 +258,7 @@ impl Vm {
         {
             return 0;
         }
-        self.desk.wakes_ms()
+        self.desk.wakes_ms().min(self.machine.collects_ms())
     }
 
     pub(super) fn start(&mut self) {

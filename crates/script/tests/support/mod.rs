@@ -121,6 +121,20 @@ impl Bench {
         }
     }
 
+    /// A VM in a world of the test's own.
+    pub(crate) fn in_world(world: &World, script: &str, limits: Limits) -> Self {
+        let folder = Folder::new();
+        let vm = load_in(world, Role::Clients, &folder, script, limits);
+        let mut vm = vm.unwrap_or_else(|error| panic!("{error}"));
+        vm.turn(Now::default());
+        Self {
+            vm,
+            now: Now::default(),
+            folder,
+            effects: Effects::default(),
+        }
+    }
+
     /// A VM whose turns are measured in runs.
     pub(crate) fn counting(script: &str) -> Self {
         let (world, folder) = (World::counting_runs(), Folder::new());

@@ -9,6 +9,7 @@ local measure, search, collect, substitute, whole, string_bytes_max = ...
 local find_native, match_native = string.find, string.match
 local gmatch_native, gsub_native, rep_native = string.gmatch, string.gsub, string.rep
 local byte, sub, concat = string.byte, string.sub, table.concat
+local math_floor, math_ceil = math.floor, math.ceil
 local error, next, select, tonumber, type = error, next, select, tonumber, type
 
 -- Patterns whose bound is remembered; when one more comes, all are forgotten.
@@ -16,6 +17,8 @@ local PATTERNS_MAX = 512
 local PATTERN_BYTES_MAX = 256
 -- Longer replacement strings are left to us, whose result is bounded.
 local REPLACEMENT_BYTES_MAX = 256
+-- So much is repeated in C at once.
+local REPEATED_BYTES = 256 * 1024
 -- Matches fetched at once. The first fetch of a series is for one, as many series end there.
 local BATCH_MATCHES_MAX = 64
 local CARET = byte("^")
@@ -245,16 +248,29 @@ local function gsub(...)
   return gsub_counted(...)
 end
 
+-- A long result is made of longer parts than `s`: put together they are copied faster.
+local function rep_in_parts(s, n, separator, each)
+  local part, parts = s .. separator, {}
+  local count = math_floor((n - 1) / each)
+  if each > 1 then part = rep_native(part, each) end
+  for at = 1, count do parts[at] = part end
+  parts[count + 1] = rep_native(s, n - count * each, separator)
+  return concat(parts)
+end
+
 local function rep(...)
   local s, n, separator = ...
-  if is_text(s) and is_text(n) and tonumber(n) then
-    local bytes = #(s .. "")
-    if is_text(separator) then bytes = bytes + #(separator .. "") end
-    if bytes * tonumber(n) > string_bytes_max then
-      error("resulting string too large: more than " .. string_bytes_max .. " bytes", 2)
-    end
+  local count = is_text(s) and is_text(n) and tonumber(n)
+  if not count or separator ~= nil and not is_text(separator) then return rep_native(...) end
+  s, separator = s .. "", (separator or "") .. ""
+  local each = #s + #separator
+  if each == 0 then return "" end
+  local bytes = each * count
+  if bytes > string_bytes_max then
+    error("resulting string too large: more than " .. string_bytes_max .. " bytes", 2)
   end
-  return rep_native(...)
+  if bytes <= REPEATED_BYTES then return rep_native(...) end
+  return rep_in_parts(s, math_floor(count), separator, math_ceil(REPEATED_BYTES / 4 / each))
 end
 
 string.find, string.match, string.gmatch, string.gsub, string.rep = find, match, gmatch, gsub, rep

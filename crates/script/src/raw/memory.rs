@@ -1,0 +1,347 @@
+//! The memory of a VM: Lua's allocator, with a ceiling.
+//!
+//! While a script runs each allocation is held against what the VM may have, and now and then against what the process
+//! has left. Beyond that the run is [doomed](super::machine::doom): it ends at its next instruction, whatever catches
+//! errors. Small blocks are granted all the same, since LuaJIT and `mlua` are not everywhere prepared for a refusal. A
+//! large block is refused at once with Lua's own error, so one concatenation can't take all memory of the machine. A VM
+//! that is over its ceiling is [broken](Memory::is_broken): its owner replaces it.
+//!
+//! Outside of runs nothing is refused, so pushing a message can't fail.
+
+use std::alloc::{self, Layout};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr;
+use std::rc::Rc;
+
+use mlua::Lua;
+use mlua::ffi::{self, lua_State};
+
+use super::machine::{Doom, doom};
+
+/// Smaller blocks are never refused: stacks, and whatever is allocated where an error can't be raised. Functions whose
+/// results may be larger, and which LuaJIT has in assembler, ask for [room](Memory::has_room_for) first.
+const LARGE_BYTES: usize = 1 << 20;
+/// The table of all strings may grow within any of LuaJIT's functions: a new block of so much, if it is a power of two,
+/// is granted.
+const STRING_TABLE_BYTES_MAX: usize = 16 << 20;
+/// A run may exceed the limit of its VM by so much at most, or by a quarter: it may be about to make room.
+const EXCESS_BYTES_MAX: usize = 8 << 20;
+/// A VM so far above that is broken.
+const CEILING_BYTES: usize = 8 << 20;
+/// The process's memory is looked at each time that a VM has grown by so much.
+const STEP_BYTES: usize = 1 << 20;
+/// While the process has none left, a VM may grow by so much in all: messages become garbage before it is collected.
+const SHORT_BYTES: usize = 4 << 20;
+
+/// As `mlua` aligns Lua's blocks.
+const ALIGNMENT: usize = ffi::SYS_MIN_ALIGN;
+
+/// Says whether the process has memory left.
+pub(crate) type IsShort = Rc<dyn Fn() -> bool>;
+
+/// See the module's text.
+pub(crate) struct Memory {
+    main: *mut lua_State,
+    used_bytes: Cell<usize>,
+    /// Growth beyond it is checked; `usize::MAX` while no script runs.
+    looks_above: Cell<usize>,
+    /// The same for the next run.
+    looks_next: Cell<usize>,
+    /// What the VM may have.
+    bytes_max: usize,
+    /// Runs that take more are ended.
+    run_bytes_max: usize,
+    /// What the VM may have while the process is short of memory.
+    short_bytes_max: Cell<usize>,
+    is_short: IsShort,
+    has_refused: Cell<bool>,
+    is_broken: Cell<bool>,
+    /// `mlua`'s allocator, which gets the VM back before it is closed.
+    before: (ffi::lua_Alloc, *mut c_void),
+}
+
+impl Memory {
+    /// Becomes the allocator of a VM until it is [taken off](Self::leave).
+    pub(super) fn of(
+        lua: &Lua,
+        main: *mut lua_State,
+        bytes_max: usize,
+        is_short: IsShort,
+    ) -> mlua::Result<Rc<Self>> {
+        let used_bytes = lua.used_memory();
+        // Never reached; with a limit `mlua` guards its allocations.
+        lua.set_memory_limit(isize::MAX as usize)?;
+        let mut data = ptr::null_mut();
+        // SAFETY: reads two pointers of the VM's.
+        let function = unsafe { ffi::lua_getallocf(main, &raw mut data) };
+        let run_bytes_max = bytes_max + (bytes_max / 4).min(EXCESS_BYTES_MAX);
+        let memory = Rc::new(Self {
+            main,
+            used_bytes: Cell::new(used_bytes),
+            looks_above: Cell::new(usize::MAX),
+            looks_next: Cell::new(0),
+            bytes_max,
+            run_bytes_max,
+            short_bytes_max: Cell::new(usize::MAX),
+            is_short,
+            has_refused: Cell::new(false),
+            is_broken: Cell::new(false),
+            before: (function, data),
+        });
+        let address = Rc::as_ptr(&memory).cast_mut().cast();
+        // SAFETY: `allocate` takes blocks of `mlua`'s allocator, which has Rust's too; its owner calls
+        // `leave` before it lets go of it.
+        unsafe { ffi::lua_setallocf(main, allocate, address) };
+        Ok(memory)
+    }
+
+    /// Gives the VM its first allocator back.
+    pub(super) fn leave(&self) {
+        let (function, data) = self.before;
+        // SAFETY: both were the VM's; its blocks are Rust's in either case.
+        unsafe { ffi::lua_setallocf(self.main, function, data) };
+    }
+
+    /// The VM's memory, in bytes.
+    pub(super) fn used_bytes(&self) -> usize {
+        self.used_bytes.get()
+    }
+
+    /// What the VM may have at the moment.
+    pub(super) fn bytes_max(&self) -> usize {
+        self.bytes_max.min(self.short_bytes_max.get())
+    }
+
+    /// Returns whether it is used up.
+    pub(crate) fn is_full(&self) -> bool {
+        self.used_bytes() >= self.bytes_max()
+    }
+
+    /// Returns whether the process is short of memory, so that the VM may not grow.
+    pub(super) fn is_short(&self) -> bool {
+        self.short_bytes_max.get() != usize::MAX
+    }
+
+    /// Looks whether the process is short of memory still, where it was.
+    pub(super) fn look_again(&self) {
+        if self.is_short() {
+            self.look();
+        }
+    }
+
+    /// A script begins to run.
+    #[inline]
+    pub(super) fn begin_run(&self) {
+        self.looks_above.set(self.looks_next.get());
+    }
+
+    /// It has ended, or waits.
+    #[inline]
+    pub(super) fn end_run(&self) {
+        let next = self.used_bytes.get() + STEP_BYTES;
+        let next = next.min(self.looks_above.replace(usize::MAX));
+        self.looks_next.set(next);
+    }
+
+    /// Returns whether a large block was refused since the last call.
+    pub(super) fn take_refused(&self) -> bool {
+        self.has_refused.replace(false)
+    }
+
+    /// Returns whether the VM is so far above its limit that it has to end.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken.get()
+    }
+
+    /// Returns whether so much would be granted to the run that is under way.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+        let after = self.used_bytes.get().saturating_add(bytes);
+        if after > self.looks_above.get() {
+            self.look();
+            if after > self.limit() {
+                return false;
+            }
+            // The allocation that follows is not checked again.
+            self.looks_above.set(after);
+        }
+        true
+    }
+
+    /// Memory beyond which the run that is under way is ended.
+    fn limit(&self) -> usize {
+        self.run_bytes_max.min(self.short_bytes_max.get())
+    }
+
+    fn look(&self) {
+        let short_bytes_max = match (self.is_short)() {
+            true => self
+                .short_bytes_max
+                .get()
+                .min(self.used_bytes.get() + SHORT_BYTES),
+            false => usize::MAX,
+        };
+        self.short_bytes_max.set(short_bytes_max);
+    }
+
+    /// Whether a block is granted that takes the VM's memory to so much. `needs` is what it takes for a moment: a block
+    /// that grows may be copied.
+    #[cold]
+    fn admits(&self, needs: usize, bytes: usize, is_new: bool) -> bool {
+        self.look();
+        let limit = self.limit();
+        if needs <= limit {
+            let step = self.used_bytes.get().saturating_add(STEP_BYTES);
+            self.looks_above.set(needs.max(step).min(limit));
+            return true;
+        }
+        let why = match needs <= self.run_bytes_max {
+            true => Doom::Process,
+            false => Doom::Memory,
+        };
+        doom(self.main, why);
+        let is_string_table = is_new && bytes.is_power_of_two() && bytes <= STRING_TABLE_BYTES_MAX;
+        if bytes >= LARGE_BYTES && !is_string_table {
+            self.has_refused.set(true);
+            return false;
+        }
+        if needs > self.run_bytes_max + CEILING_BYTES {
+            self.is_broken.set(true);
+        }
+        true
+    }
+}
+
+/// Lua's allocator (`lua_Alloc`).
+///
+/// # Safety
+/// Lua hands in its own blocks with their sizes, and the address that it was given.
+unsafe extern "C" fn allocate(
+    memory: *mut c_void,
+    block: *mut c_void,
+    old_bytes: usize,
+    bytes: usize,
+) -> *mut c_void {
+    // SAFETY: see `Memory::of`. Sizes come from Lua, which has none beyond `isize::MAX` but by overflow.
+    unsafe {
+        let memory = &*memory.cast::<Memory>().cast_const();
+        let used_bytes = memory.used_bytes.get();
+        if bytes == 0 {
+            if !block.is_null() {
+                let layout = Layout::from_size_align_unchecked(old_bytes, ALIGNMENT);
+                alloc::dealloc(block.cast(), layout);
+                memory.used_bytes.set(used_bytes - old_bytes);
+            }
+            return ptr::null_mut();
+        }
+        let Ok(layout) = Layout::from_size_align(bytes, ALIGNMENT) else {
+            return ptr::null_mut();
+        };
+        if block.is_null() {
+            let after = used_bytes + bytes;
+            if after > memory.looks_above.get() && !memory.admits(after, bytes, true) {
+                return ptr::null_mut();
+            }
+            memory.used_bytes.set(after);
+            let block = alloc::alloc(layout);
+            if block.is_null() {
+                alloc::handle_alloc_error(layout);
+            }
+            return block.cast();
+        }
+        if bytes > old_bytes {
+            let needs = match bytes >= LARGE_BYTES {
+                true => used_bytes + bytes,
+                false => used_bytes + bytes - old_bytes,
+            };
+            if needs > memory.looks_above.get() && !memory.admits(needs, bytes, false) {
+                return ptr::null_mut();
+            }
+        }
+        memory.used_bytes.set(used_bytes - old_bytes + bytes);
+        let old = Layout::from_size_align_unchecked(old_bytes, ALIGNMENT);
+        let block = alloc::realloc(block.cast(), old, bytes);
+        if block.is_null() {
+            alloc::handle_alloc_error(layout);
+        }
+        block.cast()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    /// A VM of 8 MiB, with what says whether the process is short.
+    fn vm() -> (Lua, Rc<Memory>, Rc<Cell<bool>>) {
+        let lua = Lua::new();
+        let mut main = ptr::null_mut();
+        // SAFETY: the closure neither leaves values behind nor raises an error.
+        unsafe { lua.exec_raw::<()>((), |state| main = state) }.expect("a state");
+        let is_short = Rc::new(Cell::new(false));
+        let own = Rc::clone(&is_short);
+        let memory = Memory::of(&lua, main, 8 * MIB, Rc::new(move || own.get())).expect("memory");
+        (lua, memory, is_short)
+    }
+
+    /// Keeps so many blocks of a kilobyte.
+    fn keep(lua: &Lua, kept: &mlua::Table, count: usize) {
+        for _ in 0..count {
+            let place = kept.raw_len() + 1;
+            let text = format!("{place:01000}");
+            kept.raw_set(place, lua.create_string(text).expect("a string"))
+                .expect("small blocks are granted");
+        }
+    }
+
+    #[test]
+    fn small_blocks_are_granted_until_the_vm_is_broken_and_large_ones_refused() {
+        let (lua, memory, _) = vm();
+        let kept = lua.create_table().expect("a table");
+        memory.begin_run();
+        keep(&lua, &kept, 9 << 10);
+        assert!(memory.is_full() && !memory.is_broken());
+        let large = vec![b'x'; 2 * MIB];
+        let refused = lua.create_string(&large).expect_err("no room");
+        assert!(
+            refused.to_string().contains("not enough memory"),
+            "{refused}"
+        );
+        assert!(memory.take_refused() && !memory.take_refused());
+        assert!(!memory.has_room_for(2 * MIB) && memory.has_room_for(1));
+        keep(&lua, &kept, 10 << 10);
+        assert!(memory.is_broken());
+        memory.end_run();
+        // Outside of runs nothing is refused.
+        lua.create_string(&large).expect("granted");
+        drop(kept);
+        lua.gc_collect().expect("no finalizer fails");
+        lua.gc_collect().expect("no finalizer fails");
+        assert!(memory.used_bytes() < MIB, "{}", memory.used_bytes());
+        memory.leave();
+    }
+
+    #[test]
+    fn a_vm_does_not_grow_while_the_process_is_short() {
+        let (lua, memory, is_short) = vm();
+        let kept = lua.create_table().expect("a table");
+        memory.begin_run();
+        keep(&lua, &kept, 2 << 10);
+        memory.end_run();
+        is_short.set(true);
+        memory.begin_run();
+        assert!(memory.has_room_for(MIB / 2) && !memory.has_room_for(5 * MIB));
+        assert!(memory.is_short() && memory.bytes_max() < 7 * MIB);
+        assert!(lua.create_string(vec![b'x'; 5 * MIB]).is_err());
+        memory.end_run();
+        is_short.set(false);
+        memory.look_again();
+        assert!(!memory.is_short());
+        memory.begin_run();
+        lua.create_string(vec![b'x'; 5 * MIB]).expect("granted");
+        memory.end_run();
+        memory.leave();
+    }
+}
