@@ -86,6 +86,15 @@ impl Memory {
         self.is_short.load(Relaxed)
     }
 
+    /// The same, without regard to the time of the last look: scripts may take much within one.
+    pub(crate) fn is_short_now(&self) -> bool {
+        let limit = self.limit();
+        if limit > 0 {
+            self.judge(self.used(), limit);
+        }
+        limit > 0 && self.is_short.load(Relaxed)
+    }
+
     fn judge(&self, used: u64, limit: u64) {
         let was_short = self.is_short.load(Relaxed);
         let bound = match was_short {

@@ -1,6 +1,7 @@
 //! The server process: workers come up on inherited sockets, and the control thread's orders reach them.
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -148,6 +149,8 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                     Err(error) => return drop(failed.send(Err(error))),
                     Ok(mut here) => {
                         here.set_wake(wake);
+                        let own = Arc::clone(&common);
+                        here.set_is_short(Rc::new(move || own.memory.is_short_now()));
                         if let Some(dev) = dev.filter(|_| me == 0) {
                             here.tell(dev);
                         }

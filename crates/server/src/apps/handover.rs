@@ -84,6 +84,33 @@ impl Here {
         }
     }
 
+    /// A VM that is far above its limit of memory ends: a new one with the same code takes over its connections.
+    /// Handlers that wait in the old one end there.
+    pub(super) fn replace_broken(&mut self, id: AppId, shared: &mut Shared) {
+        let worker = self.worker;
+        let Some(app) = self.app(id).filter(|app| app.vm.is_broken()) else {
+            return;
+        };
+        let (volume, world) = (Arc::clone(&app.volume), app.world.clone());
+        let (name, memory) = (&volume.app.name, app.vm.memory_bytes());
+        error!(target: LOG, app = name, worker, memory, "its VM took far more memory than it may: another one takes over");
+        app.vm.finish();
+        self.carry_out(id, None, shared);
+        match self.vm(&volume, &world) {
+            Ok(mut vm) => {
+                vm.adopt();
+                let is_service = self.app(id).is_some_and(|app| app.life.is_some());
+                if let Some(app) = self.app(id) {
+                    app.vm = vm;
+                }
+                if is_service {
+                    self.begin(id, shared);
+                }
+            }
+            Err(words) => error!(target: LOG, worker, "no other VM: {words}"),
+        }
+    }
+
     /// Tells an application that is no more wanted, and its clients.
     fn dismiss(&mut self, id: AppId, shared: &mut Shared) {
         let worker = self.worker;

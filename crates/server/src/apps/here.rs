@@ -68,6 +68,8 @@ pub(crate) struct Here {
     pub(super) notices: Option<Notices>,
     /// Wakes this worker's thread, for what others end: waits at queues.
     wake: Option<Wake>,
+    /// Says whether the process is short of memory.
+    is_short: Option<Rc<dyn Fn() -> bool>>,
     now_ms: u64,
 }
 
@@ -210,6 +212,7 @@ impl Here {
             is_stopping: false,
             notices: None,
             wake: None,
+            is_short: None,
             now_ms: 0,
         };
         for volume in shelf.iter() {
@@ -237,6 +240,14 @@ impl Here {
         self.wake = Some(wake);
     }
 
+    /// Sets how scripts learn whether the process is short of memory; they do not grow then.
+    pub(crate) fn set_is_short(&mut self, is_short: Rc<dyn Fn() -> bool>) {
+        for app in self.apps.iter().flatten() {
+            app.world.set_is_short(Rc::clone(&is_short));
+        }
+        self.is_short = Some(is_short);
+    }
+
     /// This worker tells the developer's pages what they should know.
     pub(crate) fn tell(&mut self, dev: Arc<Dev>) {
         self.notices = Some(Notices::new(dev));
@@ -251,6 +262,9 @@ impl Here {
     pub(super) fn load(&self, volume: &Arc<Volume>, world: World) -> Result<Application, String> {
         if let Some(wake) = &self.wake {
             attach(&world, wake);
+        }
+        if let Some(is_short) = &self.is_short {
+            world.set_is_short(Rc::clone(is_short));
         }
         world.set_refused(Rc::clone(self.held.refused()));
         let vm = self.vm(volume, &world)?;
@@ -563,6 +577,7 @@ impl Apps for Here {
                 self.carry_out(id, None, shared);
             }
             self.tend(id, shared);
+            self.replace_broken(id, shared);
             self.see_out(id, shared);
         }
         self.tell_events(shared);

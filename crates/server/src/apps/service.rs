@@ -123,7 +123,7 @@ impl Here {
         }
     }
 
-    fn begin(&mut self, id: AppId, shared: &mut Shared) {
+    pub(super) fn begin(&mut self, id: AppId, shared: &mut Shared) {
         let since_ms = shared.now.mono_ms;
         self.run(id, None, shared, |app, now| {
             if let Some(life) = &mut app.life {

@@ -1,11 +1,14 @@
-//! What applications are given to read: JSON and forms made to be slow.
+//! What applications are given to read, JSON and forms made to be slow; and scripts that take more memory than the server
+//! has.
 
 use std::io::Write;
+use std::thread;
+use std::time::Duration;
 
 use crate::attack::Attack;
 use crate::raw::{connect, status};
-use crate::support::Options;
 use crate::support::server::KEY_HEADER;
+use crate::support::{Options, Server, Setup, Socket, chosen_io, now, process, until};
 
 const APP: &str = "local app = {}\n\
     function app.request(req)\n\
@@ -88,4 +91,76 @@ fn numbers_and_escapes_that_are_long_to_read() {
         format!("[\"{}\"]", "\\u0041".repeat(100_000)),
         format!("{{\"{}\":1}}", "k".repeat(500_000)),
     ]);
+}
+
+/// A script that keeps what it is sent to, as a task of a connection that stays.
+const GROWING: &str = "local veche = require 'veche'\n\
+    local app, kept = {}, {}\n\
+    local function grow()\n\
+      kept[#kept + 1] = ('x'):rep(2^20) .. #kept\n\
+    end\n\
+    function app.message(conn, text)\n\
+      if text == 'grow' then veche.spawn(grow) end\n\
+      if text == 'drop' then kept = {} end\n\
+      conn:send(tostring(#kept))\n\
+    end\n\
+    return app\n";
+
+/// `memory_limit` of the server whose script grows to twice as much.
+const LIMIT_MIB: u64 = 96;
+/// What it may be exceeded by: the growth of one VM in one run.
+const OVER_MIB: u64 = 24;
+
+#[test]
+fn a_script_that_grows_to_twice_the_memory_limit() {
+    let setup = Setup {
+        io: chosen_io(),
+        workers: 1,
+    };
+    let server = Server::with(
+        setup,
+        &Options {
+            limits: &format!("memory_limit = \"{LIMIT_MIB}MiB\""),
+            routes: "[[route]]\npath = \"/app\"\nhandler = \"lua\"\nscript = \"app.lua\"\nmemory = \"1GiB\"",
+            files: &[("app.lua", GROWING)],
+            ..Options::default()
+        },
+    );
+    let pid = server.pid();
+    let mut bystander = Socket::open(server.public, "/echo");
+    let mut app = Socket::open(server.public, "/app");
+    let mut other = Socket::open(server.public, "/app");
+    process::forget_peak(pid);
+    let mut kept = 0;
+    for _ in 0..2 * LIMIT_MIB {
+        app.say("grow");
+        kept = app.text().parse().expect("a count");
+        let asked = now();
+        bystander.say("hello");
+        assert_eq!(bystander.text(), "hello");
+        assert!(asked.elapsed() < Duration::from_secs(5));
+        // The application's other messages are served, too.
+        other.say("count");
+        other.text();
+    }
+    let peak = process::peak_kib(pid) >> 10;
+    eprintln!("kept {kept} MiB, peak {peak} MiB");
+    assert!(kept >= LIMIT_MIB / 4, "{kept} MiB: it hardly grew");
+    assert!(peak <= LIMIT_MIB + OVER_MIB, "{peak} MiB");
+    let log = server.log();
+    assert!(log.contains("memory_limit is reached"), "{log}");
+    assert!(log.contains("not enough memory"), "{log}");
+
+    // What it gives back others may have, and itself.
+    app.say("drop");
+    assert_eq!(app.text(), "0");
+    thread::sleep(Duration::from_secs(2));
+    until("handshakes to be taken again", || {
+        Socket::try_open(server.public, "/echo").is_ok()
+    });
+    until("the script to grow again", || {
+        app.say("grow");
+        app.text().parse::<u64>().expect("a count") >= 8
+    });
+    assert_eq!(server.pid(), pid, "the same process all along");
 }
