@@ -353,7 +353,7 @@ impl Desk {
             path: request.path().to_owned(),
         };
         match self.running.get()? {
-            Owner::Connection(id) => {
+            Owner::Connection(id, _) => {
                 let connections = self.world.connections.borrow();
                 let request = connections.find(id)?.request.as_ref()?;
                 Some(about(id, request))

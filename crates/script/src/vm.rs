@@ -231,7 +231,7 @@ impl Vm {
         let (object, is_busy, is_client) = (local.object, local.is_busy, local.is_client);
         // One that is queued is kept anyway; so is the order.
         if !is_busy && self.gate.is_none() && !self.has_room() {
-            self.end_of(id, Failure::told(OVER_MEMORY));
+            self.end_of(id, Handler::Message, Failure::told(OVER_MEMORY));
             if is_client {
                 self.desk.close(id, FAILED, "not enough memory");
             }
@@ -561,8 +561,8 @@ impl Vm {
 
     fn failed(&mut self, owner: Owner, failure: Failure) {
         match owner {
-            Owner::Connection(id, _) => {
-                self.end_of(id, failure);
+            Owner::Connection(id, handler) => {
+                self.end_of(id, handler, failure);
                 self.next_of(id);
             }
             Owner::Start => {
@@ -608,8 +608,8 @@ impl Vm {
     }
 
     /// A handler of a connection has failed: the connection is to be closed.
-    fn end_of(&mut self, id: ConnectionId, failure: Failure) {
-        self.report(Owner::Connection(id), &failure);
+    fn end_of(&mut self, id: ConnectionId, handler: Handler, failure: Failure) {
+        self.report(Owner::Connection(id, handler), &failure);
         // The other server is not to blame for what fails in a callback.
         if self.local(id).is_some_and(|local| local.is_client) {
             return;
@@ -643,7 +643,9 @@ impl Vm {
                 Ran::Ended => self.machine.recycle(task.coroutine),
                 Ran::Failed(failure) => {
                     self.bury(task.coroutine);
-                    self.end_of(id, failure);
+                    if let Owner::Connection(id, handler) = task.owner {
+                        self.end_of(id, handler, failure);
+                    }
                 }
                 waits => return self.left(task.coroutine, task.owner, waits),
             }

@@ -44,7 +44,7 @@ impl Vm {
         ];
         let coroutine = self.machine.prepare(function, &arguments);
         self.machine.release(context);
-        self.reports.insert(self.desk.spawned(coroutine));
+        self.reports.insert(self.desk.spawned(coroutine, false));
     }
 
     /// The first error that nobody has caught since the last call.
@@ -55,7 +55,7 @@ impl Vm {
     fn context(&self, owner: Owner, failure: &Failure) -> mlua::Result<Table> {
         let table = self.lua.create_table()?;
         let handler = match owner {
-            Owner::Connection(_) => "connection",
+            Owner::Connection(..) => "connection",
             Owner::Spawned(_) => "task",
             owner => owner.name(),
         };

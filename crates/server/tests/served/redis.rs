@@ -96,7 +96,7 @@ fn a_subscription_comes_back_whatever_the_patience_of_its_reader() {
         &routes,
         &[("app.lua", script)],
     );
-    let ask = |path: &str| get(server.public, path).text();
+    let ask = |path: &str| get(server.public, path).text().to_owned();
     until("the first message", || ask("/?text=one") == "heard");
     for text in ["two", "three"] {
         backing.crash();
