@@ -19,6 +19,9 @@ pub(crate) const INPUT: u64 = 1_000;
 /// An HTTP request beyond that.
 pub(crate) const REQUEST: u64 = 3_000;
 
+/// Looking for a static file, which is up to four system calls.
+pub(crate) const FILE: u64 = 5_000;
+
 /// A command of a client protocol.
 pub(crate) const COMMAND: u64 = 2_500;
 

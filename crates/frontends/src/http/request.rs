@@ -22,6 +22,7 @@ use crate::socket::Socket;
 use crate::stats::{Handshake, TurnedAway};
 use crate::step::Then;
 use crate::stream;
+use crate::work;
 use crate::upgrade::judge;
 
 impl Http {
@@ -153,6 +154,7 @@ impl Http {
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
         if head.framing == Framing::None {
+            shared.work.charge(work::FILE);
             let stream = stream::answer(id, head, place, headers, shared);
             return Ok(self.stream(id, Reply::to(head), stream, shared));
         }
