@@ -22,8 +22,8 @@ use crate::socket::Socket;
 use crate::stats::{Handshake, TurnedAway};
 use crate::step::Then;
 use crate::stream;
-use crate::work;
 use crate::upgrade::judge;
+use crate::work;
 
 impl Http {
     /// What a request leads to.
