@@ -267,10 +267,11 @@ local function wait_in(list)
 end
 
 function Task:join()
-  give_way(2)
   if self.state == "running" or self.state == "cancelled" then
     if not can_wait() then error(cannot_wait(), 2) end
     wait_in(self)
+  else
+    give_way(2)
   end
   if self.state == "failed" then error(self.results[1], 2) end
   return unpack(self.results, 1, self.count)
