@@ -106,7 +106,7 @@ mod tests {
             line.contains("ERROR")
                 && line.contains("panicked at ")
                 && line.contains("panics.rs:")
-                && line.contains("a bug\\u000aof ours")
+                && line.contains("a bug\\nof ours")
                 && line.contains("thread=\"worker 7\"")
         };
         let (log, stderr) = dies("info", &file, "0");
