@@ -536,7 +536,10 @@ impl Vm {
     /// Lets go of a coroutine that has failed, and of what it held.
     fn bury(&self, coroutine: Coroutine) {
         self.machine.discard(coroutine);
-        if let Err(error) = self.machine.guarded(false, || self.reclaim.call::<()>(())) {
+        if let Err(error) = self
+            .machine
+            .guarded_without_limit(|| self.reclaim.call::<()>(()))
+        {
             self.desk.log(Level::Error, modules::words(&error));
         }
     }

@@ -80,7 +80,7 @@ impl Vm {
     /// Newer code has taken over: nothing is dialed again.
     pub(super) fn retire_clients(&mut self) {
         let retire = &self.retire_clients;
-        if let Err(error) = self.machine.guarded(false, || retire.call::<()>(())) {
+        if let Err(error) = self.machine.guarded_without_limit(|| retire.call::<()>(())) {
             self.desk.log(Level::Error, modules::words(&error));
         }
     }

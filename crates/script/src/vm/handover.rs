@@ -72,7 +72,7 @@ impl Vm {
         self.retire_clients();
         let told = self
             .machine
-            .guarded(false, || self.told_to_stop.call::<()>(()));
+            .guarded_without_limit(|| self.told_to_stop.call::<()>(()));
         if let Err(error) = told {
             self.desk.log(Level::Error, modules::words(&error));
         }
