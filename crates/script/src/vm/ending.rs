@@ -1,0 +1,175 @@
+//! What follows the end of a coroutine: its connection's next call, a request's answer, the state of a service.
+
+use super::{Handler, Postponed, Service, Vm};
+use crate::ConnectionId;
+use crate::app::Role;
+use crate::desk::Ended;
+use crate::effects::{Effect, Verdict};
+use crate::hooks::Ruling;
+use crate::raw::{Failure, Ran};
+use crate::task::Owner;
+
+impl Vm {
+    pub(super) fn ended(&mut self, owner: Owner) {
+        match owner {
+            Owner::Connection(id, _) => self.next_of(id),
+            Owner::Start => self.open_gate(),
+            // One that has not answered is answered for.
+            Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
+            Owner::Events => self.is_told = false,
+            Owner::Stop => self.is_stopping = false,
+            // One of its timers may have failed.
+            Owner::Run if self.run != Service::Failed => self.run = Service::Over,
+            Owner::Run => {}
+            Owner::Spawned(number) => {
+                self.reports.remove(&number);
+            }
+            // A handler that ends has ruled.
+            Owner::Question(..) => {}
+        }
+    }
+
+    pub(super) fn failed(&mut self, owner: Owner, failure: Failure) {
+        match owner {
+            Owner::Connection(id, handler) => {
+                self.end_of(id, handler, failure);
+                self.next_of(id);
+            }
+            Owner::Start => {
+                self.report(owner, &failure);
+                self.open_gate();
+            }
+            Owner::Stop => {
+                self.is_stopping = false;
+                self.report(owner, &failure);
+            }
+            Owner::Run => {
+                self.run = Service::Failed;
+                self.report(owner, &failure);
+            }
+            Owner::Request(number) | Owner::Handshake(number) => {
+                self.report(owner, &failure);
+                self.abandon(number, owner);
+            }
+            Owner::Question(number, _) => {
+                self.report(owner, &failure);
+                self.desk.rule(number, Ruling::Failed);
+            }
+            Owner::Events => {
+                // What it was told nobody tells it again.
+                self.is_told = false;
+                self.report(owner, &failure);
+            }
+            Owner::Spawned(number) => {
+                let told = self.machine.guarded_without_limit(|| {
+                    let failed = &self.task_failed;
+                    failed.call::<(bool, bool)>((number as f64, failure.words.as_str()))
+                });
+                let (is_awaited, fails) = told.unwrap_or_default();
+                let fails_service = fails && self.role != Role::Clients;
+                if !is_awaited || fails_service {
+                    self.report(owner, &failure);
+                }
+                if fails_service {
+                    self.run = Service::Failed;
+                }
+            }
+        }
+    }
+
+    /// A handler of a connection has failed: the connection is to be closed.
+    pub(super) fn end_of(&mut self, id: ConnectionId, handler: Handler, failure: Failure) {
+        self.report(Owner::Connection(id, handler), &failure);
+        // The other server is not to blame for what fails in a callback.
+        if self.local(id).is_some_and(|local| local.is_client) {
+            return;
+        }
+        self.desk.effect(Effect::Failed { of: id });
+        self.desk.world.connections.borrow_mut().set_closing(id);
+    }
+
+    /// A handler of a connection that had waited is over: the next of its calls begins.
+    pub(super) fn next_of(&mut self, id: ConnectionId) {
+        loop {
+            let is_late = self.is_share_over();
+            let Some(local) = self.local(id).filter(|local| local.is_busy) else {
+                return;
+            };
+            if is_late {
+                return self.postponed.push_back(Postponed::Of(id));
+            }
+            let Some(place) = local.queue.pop_front() else {
+                local.is_busy = false;
+                if local.is_ending {
+                    return self.forget(id);
+                }
+                return self.desk.effect(Effect::Ready { of: id });
+            };
+            local.failed_waits = 0;
+            let Some(task) = self.tasks.take(place) else {
+                continue;
+            };
+            match self.resume(&task.coroutine, &[], task.owner, task.owner.name()) {
+                Ran::Ended => self.machine.recycle(task.coroutine),
+                Ran::Failed(failure) => {
+                    self.bury(task.coroutine);
+                    if let Owner::Connection(id, handler) = task.owner {
+                        self.end_of(id, handler, failure);
+                    }
+                }
+                waits => return self.left(task.coroutine, task.owner, waits),
+            }
+        }
+    }
+
+    /// Nothing of a connection stays.
+    pub(super) fn forget(&mut self, id: ConnectionId) {
+        if self.local(id).is_some_and(|local| local.is_client) {
+            self.desk.client_gone();
+        }
+        self.let_go(id);
+        self.desk.world.connections.borrow_mut().remove(id);
+    }
+
+    /// A request whose handler is over without an answer.
+    pub(super) fn abandon(&self, number: u64, owner: Owner) {
+        let ended = self.desk.requests().end(number);
+        match ended {
+            Some(Ended {
+                id: to,
+                has_begun: true,
+            }) => {
+                let is_whole = false;
+                self.desk.effect(Effect::End { to, is_whole });
+            }
+            Some(Ended { id, .. }) => self.refuse(id, owner),
+            None => {}
+        }
+    }
+
+    pub(super) fn refuse(&self, id: ConnectionId, owner: Owner) {
+        let headers = vec![("Content-Type".into(), "text/plain; charset=utf-8".into())];
+        let body = b"internal error\n";
+        let mut effects = self.desk.world.effects.borrow_mut();
+        let effect = if matches!(owner, Owner::Handshake(_)) {
+            let body = body.to_vec();
+            Effect::Verdict {
+                of: id,
+                verdict: Verdict::Refuse {
+                    status: 500,
+                    headers,
+                    body,
+                },
+            }
+        } else {
+            let body = effects.keep(body).unwrap_or_default();
+            Effect::Respond {
+                to: id,
+                status: 500,
+                headers,
+                body,
+            }
+        };
+        effects.list.push(effect);
+    }
+}

@@ -1,0 +1,251 @@
+//! What a script may take of memory: its own limit, and what the process has.
+
+mod support;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use support::{ANN, BOB, Bench, limits};
+use veche_script::{Limits, MessageKind, Progress, World};
+
+#[test]
+fn memory_has_a_cap() {
+    for body in [
+        "local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end",
+        "local s = 'x' while true do s = s .. s end",
+        "return ('x'):rep(1e9)",
+        "local t = {} for i = 1, 1e9 do t[i] = {} end",
+        "local t = {} for i = 1, 1e9 do t[i] = coroutine.create(function() end) end",
+    ] {
+        let mut bench = Bench::with(
+            &format!(
+                "local app = {{}}
+            function app.message(conn, data)
+              if data == 'go' then {body} end
+              conn:send(data)
+            end
+            return app"
+            ),
+            Limits {
+                cpu_budget: Duration::from_secs(20),
+                ..limits()
+            },
+        );
+        bench.open(ANN);
+        bench.open(BOB);
+        bench.text(ANN, "go");
+        let told = bench.told();
+        assert!(
+            told[0].contains("not enough memory") || told[0].contains("string too large"),
+            "{body}: {told:?}"
+        );
+        // And then there is room again, for messages that are large too.
+        let large = "y".repeat(1 << 20);
+        for _ in 0..100 {
+            bench.text(BOB, &large);
+            // It may have to wait for a collection.
+            let told = bench.told_soon();
+            assert!(told[0].starts_with("send bob"), "{body}: {:.100}", told[0]);
+        }
+        assert!(bench.vm.memory_bytes() < 32 << 20);
+    }
+}
+
+/// Results that are not made piece by piece are refused before they are made, whatever catches the error.
+#[test]
+fn one_result_can_not_take_more_than_there_is() {
+    for body in [
+        "local mib, t = ('x'):rep(2^20), {} for i = 1, 2000 do t[i] = mib end return table.concat(t)",
+        "local s = ('x'):rep(2^24) return s .. s .. s",
+        "local s = ('x'):rep(2^23) return ('%s%s%s%s%s'):format(s, s, s, s, s)",
+        "local s = ('x'):rep(2^24) for i = 1, 9 do s:upper():reverse() end return s .. s:lower() .. s",
+        "local t = {} for i = 1, 1e8 do t[i] = i end",
+        "local t = {} for i = 1, 1e8 do t[i * 3] = i end",
+    ] {
+        let mut bench = Bench::with(
+            &format!(
+                "local app = {{}}
+                function app.message(conn, data)
+                  if data == 'go' then
+                    while true do pcall(function() {body} end) end
+                  end
+                  conn:send(data)
+                end
+                return app"
+            ),
+            Limits {
+                cpu_budget: Duration::from_millis(20),
+                ..limits()
+            },
+        );
+        bench.open(ANN);
+        bench.open(BOB);
+        bench.text(ANN, "go");
+        let told = bench.told();
+        let is_ended = told[0].contains("not enough memory") || told[0].contains("ran too long");
+        assert!(is_ended, "{body}: {told:?}");
+        // With what the run may exceed it by.
+        let used = bench.vm.memory_bytes();
+        assert!(used <= 44 << 20, "{body}: {} MiB", used >> 20);
+        bench.text(BOB, "hello");
+        assert_eq!(bench.told_soon(), ["send bob text hello"], "{body}");
+        assert!(!bench.vm.is_broken(), "{body}");
+    }
+}
+
+#[test]
+fn scripts_grow_only_while_the_process_has_memory() {
+    let is_short = Rc::new(Cell::new(false));
+    let world = World::default();
+    let own = Rc::clone(&is_short);
+    world.set_is_short(Rc::new(move || own.get()));
+    let mut bench = Bench::in_world(
+        &world,
+        "local app, kept = {}, {}
+        function app.message(conn, data)
+          if data == 'grow' then kept[#kept + 1] = ('x'):rep(2^21) .. #kept end
+          if data == 'leak' then for i = 1, 2e5 do kept[#kept + 1] = { i } end end
+          if data == 'drop' then kept = {} end
+          conn:send(tostring(#kept))
+        end
+        return app",
+        Limits {
+            memory_bytes_max: 256 << 20,
+            ..limits()
+        },
+    );
+    bench.open(ANN);
+    for kept in 1..=10 {
+        bench.text(ANN, "grow");
+        assert_eq!(bench.told(), [format!("send ann text {kept}")]);
+    }
+    is_short.set(true);
+    let before = bench.vm.memory_bytes();
+    let mut refused = 0;
+    for round in 0..40 {
+        bench.open(BOB);
+        bench.text(BOB, if round % 2 == 0 { "grow" } else { "leak" });
+        // It may have to wait for a collection.
+        let told = bench.told_soon();
+        if told[0].contains("not enough memory") {
+            refused += 1;
+        }
+        bench.close(BOB);
+        bench.advance(1);
+        bench.told();
+    }
+    assert!(refused >= 20, "{refused}");
+    let grown = bench.vm.memory_bytes() - before;
+    assert!(grown < 8 << 20, "{grown}");
+    // What needs nothing more goes on, and what is given back is collected though the VM does nothing.
+    bench.text(ANN, "drop");
+    assert_eq!(bench.told_soon(), ["send ann text 0"]);
+    for _ in 0..4000 {
+        bench.advance(1);
+    }
+    assert!(bench.vm.memory_bytes() < before / 2);
+    is_short.set(false);
+    for kept in 1..=10 {
+        bench.text(ANN, "grow");
+        assert_eq!(bench.told_soon(), [format!("send ann text {kept}")]);
+    }
+}
+
+#[test]
+fn memory_near_its_limit_is_collected_in_slices() {
+    let mut bench = Bench::with(
+        "local veche = require 'veche'
+        local app, kept, scrap = {}, {}, {}
+        function app.message(conn, data)
+          if data == 'fill' then
+            for i = 1, 20000 do kept[#kept + 1] = { id = i, name = 'user' .. i } end
+          elseif data == 'drop' then
+            kept = {}
+          else
+            for i = 1, 2000 do scrap[i % 10] = { id = i } end
+          end
+          conn:send('done')
+        end
+        return app",
+        limits(),
+    );
+    bench.open(ANN);
+    let max = limits().memory_bytes_max;
+    for _ in 0..1000 {
+        bench.text(ANN, "fill");
+        bench.told_soon();
+        if bench.vm.memory_bytes() > max / 8 * 7 {
+            break;
+        }
+    }
+    bench.pass_some_turns(200);
+    bench.text(ANN, "drop");
+    for _ in 0..1000 {
+        bench.text(ANN, "waste");
+        if bench.vm.deadline_ms() == 0 {
+            break;
+        }
+    }
+    let full = bench.vm.memory_bytes();
+    assert!(
+        full > max / 8 * 7,
+        "{full}: nothing is collected within a call"
+    );
+    // Each turn looks at a bounded part.
+    let mut turns = 0;
+    while bench.vm.memory_bytes() > max / 4 {
+        bench.advance(1);
+        turns += 1;
+        assert!(turns < 1000, "{}", bench.vm.memory_bytes());
+    }
+    assert!(turns >= 2, "{turns} turns for {full} B");
+    bench.pass_some_turns(200);
+    assert!(bench.vm.deadline_ms() > bench.now.mono_ms, "it is over");
+}
+
+#[test]
+fn what_is_refused_at_the_limit_collects_nothing() {
+    let mut bench = Bench::with(
+        "local app, kept = {}, nil
+        function app.message(conn, data)
+          -- No block of it is large: one would be refused.
+          while true do kept = { kept } end
+        end
+        return app",
+        Limits {
+            cpu_budget: Duration::from_secs(5),
+            ..limits()
+        },
+    );
+    bench.open(ANN);
+    bench.open(BOB);
+    // A run may take more than the limit before it is ended; what it has kept stays.
+    bench.text(ANN, "go");
+    bench.pass_some_turns(500);
+    bench.told();
+    let max = limits().memory_bytes_max;
+    assert!(bench.vm.memory_bytes() > max, "{}", bench.vm.memory_bytes());
+    assert!(
+        bench.vm.deadline_ms() > bench.now.mono_ms,
+        "the collection is over"
+    );
+    for _ in 0..20 {
+        let progress = bench
+            .vm
+            .message(BOB, MessageKind::Text, b"hello", bench.now);
+        assert_eq!(progress, Progress::Done);
+        let told = bench.told();
+        assert!(told[0].contains("not enough memory"), "{told:?}");
+        assert!(
+            bench.vm.deadline_ms() > bench.now.mono_ms,
+            "no collection begins"
+        );
+    }
+    // Later one is tried again, in turns, and the message waits for it.
+    bench.now.mono_ms += 1000;
+    let progress = bench
+        .vm
+        .message(BOB, MessageKind::Text, b"hello", bench.now);
+    assert_eq!((progress, bench.vm.deadline_ms()), (Progress::Waits, 0));
+}
