@@ -453,7 +453,7 @@ fn check_recovery(
             "{count} publications to who knows {known}"
         );
         promise!(
-            is_recovered || offset == 0 || bytes_max == 0 || !setup.is_lasting(),
+            is_recovered || offset == 0 || bytes_max == 0 || !setup.is_lasting(kind),
             "the latest is told",
             "nothing to who knows {known}"
         );
@@ -474,7 +474,7 @@ fn check_recovery(
     );
     let missed = offset.saturating_sub(known) as usize;
     let is_there = known_epoch == epoch
-        && setup.is_lasting()
+        && setup.is_lasting(kind)
         && missed <= kind.size(setup) as usize
         && missed * setup.publication_bytes_max() <= bytes_max;
     promise!(

@@ -1,11 +1,11 @@
 //! The channels of a world, and what kind each is.
 
 use veche_hub::{
-    Access, Differences, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, Told,
-    USERS, Wildcards,
+    Access, Budget, Differences, History, Namespace, Namespaces, Publishing, Recovery, Subscribing,
+    Told, USERS, Wildcards,
 };
 
-use crate::setup::{FOREVER_MS, Setup};
+use crate::setup::{FOREVER_MS, RESERVE_BYTES, Setup};
 
 /// A channel and what its namespace promises.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +161,7 @@ impl Kind {
         self == Self::Decided
     }
 
-    fn namespace(self, setup: &Setup) -> Namespace {
+    fn namespace(self, setup: &Setup, budget: Budget) -> Namespace {
         let history = self.remembers().then(|| History {
             size: self.size(setup),
             ttl_ms: setup.history_ttl_ms,
@@ -170,6 +170,7 @@ impl Kind {
                 Self::Price => Recovery::Latest,
                 _ => Recovery::Missed,
             },
+            budget,
         });
         Namespace {
             history,
@@ -206,7 +207,11 @@ pub(crate) fn namespaces(setup: &Setup) -> Namespaces {
             Kind::User => USERS,
             _ => veche_hub::namespace_of(channel.name),
         };
-        namespaces.insert(name, channel.kind.namespace(setup));
+        let budget = match channel.kind {
+            Kind::Log if setup.has_reserve => namespaces.add_budget(name, RESERVE_BYTES),
+            _ => Budget::COMMON,
+        };
+        namespaces.insert(name, channel.kind.namespace(setup, budget));
     }
     namespaces
 }

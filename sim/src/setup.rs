@@ -2,6 +2,7 @@
 
 use fastrand::Rng;
 
+use crate::channels::Kind;
 use crate::decided::Decides;
 use crate::one_way::Carrier;
 
@@ -35,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) history_ttl_ms: u64,
     /// Bytes that all channels together may take for that.
     pub(crate) history_bytes_max: usize,
+    /// Of which those that keep a [log](crate::channels::Kind::Log) have enough for themselves.
+    pub(crate) has_reserve: bool,
     /// Of the padding of a publication.
     pub(crate) pad_max: u16,
     /// What channels remember is on a disk.
@@ -88,6 +91,12 @@ pub(crate) const FOREVER_MS: u64 = 1 << 40;
 /// More than any world publishes.
 const PLENTY_BYTES: usize = 1 << 30;
 
+/// What channels may take where that is scarce.
+const SCARCE_BYTES: usize = 8_000;
+
+/// More than the publications that a log keeps take, on each of four workers.
+pub(crate) const RESERVE_BYTES: usize = 4 << 18;
+
 impl Setup {
     /// The world of a seed.
     pub(crate) fn new(seed: u64) -> Self {
@@ -100,6 +109,7 @@ impl Setup {
         // Lanes are full, and subscribers come and go meanwhile.
         let is_hasty = one_in(5);
         let is_patient = one_in(4);
+        let has_reserve = is_scarce && more.bool();
         let outbox_bytes = *pick(random, &[2_000, 6_000, 20_000]);
         let upset = u32::from(!is_calm);
         Self {
@@ -122,7 +132,12 @@ impl Setup {
             queue_publications_max: *pick(random, &[1, 4, 1024]),
             history_size: *pick(random, &[1, 4, 12, 50]),
             history_ttl_ms: if is_short_lived { 4_000 } else { FOREVER_MS },
-            history_bytes_max: if is_scarce { 8_000 } else { PLENTY_BYTES },
+            history_bytes_max: match (is_scarce, has_reserve) {
+                (true, false) => SCARCE_BYTES,
+                (true, true) => SCARCE_BYTES + RESERVE_BYTES,
+                (false, _) => PLENTY_BYTES,
+            },
+            has_reserve,
             pad_max: *pick(random, &[0, 40, 300, 900]),
             is_logged,
             protobuf: random.u64(..),
@@ -199,9 +214,10 @@ impl Setup {
         usize::from(self.pad_max) + 40
     }
 
-    /// Nothing is forgotten but by the number of publications.
-    pub(crate) fn is_lasting(&self) -> bool {
-        self.history_ttl_ms == FOREVER_MS && !self.is_scarce()
+    /// In channels of this kind nothing is forgotten but by the number of publications.
+    pub(crate) fn is_lasting(&self, kind: Kind) -> bool {
+        let has_room = !self.is_scarce() || (self.has_reserve && kind == Kind::Log);
+        self.history_ttl_ms == FOREVER_MS && has_room
     }
 }
 

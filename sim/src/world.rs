@@ -607,7 +607,8 @@ impl World {
     fn check_history(&self) -> Check {
         let share = self.setup.history_bytes_max / self.process.workers.len();
         for (number, worker) in self.process.workers.iter().enumerate() {
-            let counts = worker.shared().hub.counts();
+            let hub = &worker.shared().hub;
+            let counts = hub.counts();
             let (bytes, streams) = (counts.history_bytes, counts.streams);
             let most = share as u64 + u64::from(streams) * STREAM_BYTES;
             promise!(
@@ -615,6 +616,13 @@ impl World {
                 "history stays in budget",
                 "{bytes} bytes of {streams} streams on worker {number}, of {share}"
             );
+            for (namespace, bytes, bytes_max) in hub.budgets() {
+                promise!(
+                    bytes <= bytes_max,
+                    "history stays in budget",
+                    "{bytes} bytes of {namespace:?} on worker {number}, of {bytes_max}"
+                );
+            }
         }
         Ok(())
     }

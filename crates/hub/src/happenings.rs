@@ -273,6 +273,7 @@ mod tests {
             ttl_ms: 60_000,
             position_ttl_ms: 60_000,
             recovery: Recovery::Latest,
+            budget: crate::Budget::COMMON,
         };
         let price = Namespace {
             history: Some(latest),

@@ -64,14 +64,21 @@ impl Hub {
     }
 
     /// From now on channels have these options, and may take so many bytes for what they remember, those of all
-    /// workers together. It fits that when it is next looked at. Which channels are heard together stays as it is
-    /// once there are channels: these have their homes by it.
+    /// workers together; the [budgets](Namespaces::add_budget) of namespaces are parts of it. It fits that when it is
+    /// next looked at, and what counts to another budget now does so within a pass of [`look_after`](Self::look_after).
+    /// Which channels are heard together stays as it is once there are channels: these have their homes by it.
     pub fn set_history(&mut self, namespaces: Arc<Namespaces>, bytes_max: usize) {
         debug_assert!(
             self.channels.len() == 0 || namespaces.wildcards() == self.namespaces.wildcards()
         );
+        let workers = usize::from(self.workers);
+        let budgets = namespaces.budgets();
+        let parts: usize = budgets.clone().map(|(_, bytes)| bytes).sum();
+        let common = bytes_max.saturating_sub(parts) / workers;
+        let budgets = budgets.map(|(namespace, bytes)| (namespace, bytes / workers));
+        self.streams.set_budgets(common, budgets);
         self.namespaces = namespaces;
-        self.history_bytes_max = bytes_max / usize::from(self.workers);
+        self.history_bytes_max = bytes_max / workers;
     }
 
     /// Sets how many publications one answer has at most.
@@ -160,18 +167,17 @@ impl Hub {
         }
     }
 
-    /// Evicts publications of the channels that are idle longest while there are too many, and, where silent streams have
-    /// grown beyond their part, looks for some without subscribers. Entries may go with these: to be called while no
-    /// index of one is held.
+    /// Evicts publications where a budget is exceeded, of those that take most of it, and, where silent streams have grown
+    /// beyond their part, looks for some without subscribers. Entries may go with these: to be called while no index of
+    /// one is held.
     pub(crate) fn keep_to_budget(&mut self) {
         // Without growth there is no search: where all of them are in use, each publication would pay for one.
         if self.has_too_many_silent() && self.streams.silent() > self.silent_bytes {
             self.search(SEARCHED);
         }
         self.silent_bytes = self.streams.silent();
-        let bytes_max = self.history_bytes_max;
         for _ in 0..EVICTIONS_MAX {
-            if self.streams.held() <= bytes_max || !self.streams.evict(bytes_max) {
+            if !self.streams.evict() {
                 return;
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for
 //! lack of credit in `stalled.rs`, what waits until it is on disk in `log.rs`, fan-out in `sweep.rs`, what channels
-//! remember in `history.rs`, who is there in `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users in
+//! remember in `history.rs` and who takes how much of that in `accounts.rs`, who is there in `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users in
 //! `user.rs`, when that is done in `settling.rs`.
 
 use std::collections::VecDeque;
@@ -253,6 +253,12 @@ impl Hub {
             streams: self.streams.len() as u32,
             history_bytes: self.streams.bytes() as u64,
         }
+    }
+
+    /// The budgets of what channels remember: the namespace whose it is, `None` for all that have none of their own; the
+    /// bytes that streams with publications take of it here, and may take here.
+    pub fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
+        self.streams.budgets()
     }
 
     /// Whether publications wait for credit, for room in a queue or for their turn after the log: [`Counts::stalled`].

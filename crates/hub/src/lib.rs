@@ -37,6 +37,7 @@
 //! * Nothing is dropped inside the hub: where there is no room, publishers are refused
 //!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
 
+mod accounts;
 mod announcements;
 mod audience;
 mod channel;
@@ -65,6 +66,7 @@ mod presence;
 mod publish;
 mod question;
 mod queue;
+mod ranks;
 mod recent;
 mod records;
 mod rest;
@@ -91,8 +93,8 @@ pub use mail::{Class, Mail, Registration};
 pub use membership::SubscribeError;
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use namespace::{
-    Access, Differences, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, USERS,
-    namespace_of,
+    Access, Budget, Differences, History, Namespace, Namespaces, Publishing, Recovery, Subscribing,
+    USERS, namespace_of,
 };
 pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};

@@ -117,7 +117,7 @@ impl Hub {
     /// Goes on with a stream of a log; false if its channel does not remember any more, which the log will hear. To be
     /// called before anybody subscribes or publishes, after [`set_history`](Self::set_history) and
     /// [`set_now`](Self::set_now), for channels whose [home](Self::home_of) is here; those that were published to
-    /// longest ago first, for they give first where there is more than fits.
+    /// longest ago first, for of those that take as much they give first.
     ///
     /// # Errors
     /// That is no name of a channel. Nothing is done.

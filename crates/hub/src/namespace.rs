@@ -20,6 +20,22 @@ pub struct History {
     pub position_ttl_ms: u64,
     /// What those get who come back.
     pub recovery: Recovery,
+    /// What they count to.
+    pub budget: Budget,
+}
+
+/// A part of what all channels may remember: the one of its namespace, which only [`Namespaces::add_budget`] gives, or by
+/// default the rest, for all that have none of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget(u16);
+
+impl Budget {
+    /// The rest.
+    pub const COMMON: Self = Self(0);
+
+    pub(crate) fn place(self) -> usize {
+        self.0.into()
+    }
 }
 
 /// What those get who come back to a channel.
@@ -122,6 +138,8 @@ pub struct Namespaces {
     has_slow_miss: bool,
     /// Those whose name is a pattern; of two that fit a channel the first counts.
     by_pattern: Vec<(Pattern, Namespace)>,
+    /// What namespaces may take by themselves.
+    budgets: Vec<(Box<str>, usize)>,
     wildcards: Wildcards,
 }
 
@@ -143,6 +161,21 @@ impl Namespaces {
     /// Which channels are heard together.
     pub fn wildcards(&self) -> &Wildcards {
         &self.wildcards
+    }
+
+    /// The channels of this namespace may take so many bytes for what they remember, those of all workers together, and
+    /// nothing of anybody else's. For its [`History::budget`].
+    ///
+    /// # Panics
+    /// If there are more than 65,535.
+    pub fn add_budget(&mut self, name: &str, bytes: usize) -> Budget {
+        self.budgets.push((name.into(), bytes));
+        Budget(u16::try_from(self.budgets.len()).expect("a configuration has fewer namespaces"))
+    }
+
+    /// The budgets of namespaces, in the order of their numbers.
+    pub(crate) fn budgets(&self) -> impl Iterator<Item = (&str, usize)> + Clone {
+        self.budgets.iter().map(|(name, bytes)| (&**name, *bytes))
     }
 
     /// The options of this namespace are these: `""` has the channels without a `:`, [`USERS`] those of users.
@@ -230,6 +263,7 @@ mod tests {
             ttl_ms: 1,
             position_ttl_ms: 1,
             recovery: Recovery::Missed,
+            budget: Budget::COMMON,
         };
         let chat = Namespace {
             history: Some(history),
@@ -273,6 +307,7 @@ mod tests {
                 ttl_ms: 1,
                 position_ttl_ms: 1,
                 recovery: Recovery::Missed,
+                budget: Budget::COMMON,
             }),
             ..Namespace::default()
         };

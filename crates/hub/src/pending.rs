@@ -373,6 +373,7 @@ const NO_HISTORY: crate::History = crate::History {
     ttl_ms: 0,
     position_ttl_ms: 0,
     recovery: crate::Recovery::Missed,
+    budget: crate::Budget::COMMON,
 };
 
 pub(crate) fn remembers(namespaces: &Namespaces, channel: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::accounts::Publisher;
 use crate::namespace::Recovery;
 use crate::page::{Page, Query};
 use crate::records::{Lent, RECORD_BYTES, Record, Records};
@@ -237,6 +238,30 @@ impl Stream {
         self.records.back().map(|record| record.payload.clone())
     }
 
+    /// Who published what was published last, if it is kept.
+    pub(crate) fn latest_publisher(&self) -> Publisher<'_> {
+        publisher_of(self.records.back()?)
+    }
+
+    /// Who published most of what is kept, and by how many bytes more than all others together; where nobody did, one of
+    /// the publishers.
+    pub(crate) fn majority(&self) -> (Publisher<'_>, usize) {
+        let mut owner = None;
+        let mut lead = 0_usize;
+        for record in self.records.range(0..self.records.len()) {
+            let (publisher, bytes) = (publisher_of(record), record.bytes());
+            if publisher == owner {
+                lead += bytes;
+                continue;
+            }
+            if bytes > lead {
+                owner = publisher;
+            }
+            lead = lead.abs_diff(bytes);
+        }
+        (owner, lead)
+    }
+
     fn latest(&self, latest_max: usize) -> Recovered {
         let count = self.records.len();
         let first = count.saturating_sub(latest_max);
@@ -313,6 +338,11 @@ impl Stream {
     }
 }
 
+fn publisher_of(record: &Record) -> Publisher<'_> {
+    let client = record.info.as_ref()?.client.as_ref()?;
+    Some(&client.user)
+}
+
 /// How many of them have no more than so many bytes together; the first in any case.
 fn fitting<'a>(records: impl Iterator<Item = &'a Record>, bytes_max: usize) -> usize {
     if bytes_max == usize::MAX {
@@ -339,6 +369,7 @@ mod tests {
         ttl_ms: 1_000,
         position_ttl_ms: 10_000,
         recovery: Recovery::Missed,
+        budget: crate::Budget::COMMON,
     };
 
     fn epoch() -> Epoch {

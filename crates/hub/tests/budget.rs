@@ -4,10 +4,12 @@ mod common;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use veche_hub::{
-    Answer, Caller, Class, ConnectionId, Delivery, History, Hub, Instruction, Mail, Namespace,
-    Namespaces, Now, Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery,
-    Since, SubscribeOptions, Ticket, WorkerId,
+    Answer, Budget, Caller, Class, ClientInfo, ConnectionId, Delivery, Epoch, Event, History, Hub,
+    Info, Instruction, Mail, Namespace, Namespaces, Now, Options, Outcome, Outlet, Payload,
+    PayloadKind, PayloadRef, Position, Publication, PublishOptions, Query, Question, Recovery,
+    Restored, Since, SubscribeOptions, Ticket, WorkerId,
 };
 
 use common::{name, session};
@@ -31,20 +33,27 @@ impl Outlet for Last {
 }
 
 fn remembering() -> Arc<Namespaces> {
+    namespaces(None)
+}
+
+/// All channels remember; those of the namespace `own` may have so many bytes for themselves.
+fn namespaces(own: Option<usize>) -> Arc<Namespaces> {
     let mut namespaces = Namespaces::new();
-    let history = Some(History {
-        size: 10_000,
-        ttl_ms: 1_000_000,
-        position_ttl_ms: 2_000_000,
-        recovery: Recovery::Missed,
-    });
-    namespaces.insert(
-        "",
-        Namespace {
+    let own = own.map(|bytes| namespaces.add_budget("own", bytes));
+    for (name, budget) in [("", None), ("own", own)] {
+        let history = Some(History {
+            size: 10_000,
+            ttl_ms: 1_000_000,
+            position_ttl_ms: 2_000_000,
+            recovery: Recovery::Missed,
+            budget: budget.unwrap_or(Budget::COMMON),
+        });
+        let options = Namespace {
             history,
             ..Namespace::default()
-        },
-    );
+        };
+        namespaces.insert(name, options);
+    }
     Arc::new(namespaces)
 }
 
@@ -60,6 +69,34 @@ fn publish(hub: &mut Hub, channel: &str, bytes: &[u8]) {
         bytes,
     };
     let outcome = hub.publish(None, name(channel), payload, None, &mut Last::default());
+    assert!(matches!(outcome, Ok(Outcome::Done(_))));
+}
+
+fn info_of(user: &str) -> Arc<Info> {
+    let client = ClientInfo {
+        user: user.into(),
+        client: "c".into(),
+        conn_info: None,
+        chan_info: None,
+    };
+    Arc::new(Info {
+        client: Some(Arc::new(client)),
+        ..Info::default()
+    })
+}
+
+/// A client of this user does.
+fn publish_as(hub: &mut Hub, user: &str, channel: &str, bytes: &[u8]) {
+    let payload = PayloadRef {
+        kind: PayloadKind::Binary,
+        bytes,
+    };
+    let terms = Arc::new(PublishOptions {
+        info: Some(info_of(user)),
+        ..PublishOptions::default()
+    });
+    let terms = Some(&terms);
+    let outcome = hub.publish(None, name(channel), payload, terms, &mut Last::default());
     assert!(matches!(outcome, Ok(Outcome::Done(_))));
 }
 
@@ -148,6 +185,112 @@ fn kept(hub: &mut Hub, channel: &str) -> usize {
         Outcome::Done(Answer::History(Ok(page))) => page.len(),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_flood_evicts_the_flooder() {
+    let mut hub = hub(1 << 20);
+    for number in 0..20 {
+        publish_as(&mut hub, "ann", "dialog", &[0; 1_000]);
+        publish(&mut hub, &format!("news-{number}"), &[0; 1_000]);
+    }
+    for number in 0..5_000 {
+        let channel = format!("junk-{}", number % 100);
+        publish_as(&mut hub, "mallory", &channel, &[0; 1_000]);
+    }
+    let news: usize = (0..20)
+        .map(|number| kept(&mut hub, &format!("news-{number}")))
+        .sum();
+    assert_eq!((kept(&mut hub, "dialog"), news), (20, 20));
+    assert!(hub.evicted_total() > 4_000);
+}
+
+#[test]
+fn budgets_of_namespaces_are_kept_apart_and_changed_while_running() {
+    let mut hub = hub(1 << 20);
+    let flood = |hub: &mut Hub, namespace: &str| {
+        for number in 0..3_000 {
+            let channel = format!("{namespace}junk-{}", number % 100);
+            publish(hub, &channel, &[0; 1_000]);
+        }
+    };
+    let pass = |hub: &mut Hub| (0..30).for_each(|_| hub.look_after());
+    (0..100).for_each(|_| publish(&mut hub, "own:1", &[0; 1_000]));
+    hub.set_history(namespaces(Some(1 << 18)), 1 << 20);
+    pass(&mut hub);
+    flood(&mut hub, "");
+    assert_eq!(kept(&mut hub, "own:1"), 100);
+    let before = hub.evicted_total();
+    let others = (0..100)
+        .map(|number| kept(&mut hub, &format!("junk-{number}")))
+        .sum::<usize>();
+    assert!(others > 500, "{others}");
+    flood(&mut hub, "own:");
+    assert!(hub.evicted_total() > before + 2_000);
+    let still = (0..100)
+        .map(|number| kept(&mut hub, &format!("junk-{number}")))
+        .sum::<usize>();
+    assert_eq!(still, others);
+    let of_own = hub.budgets().find(|(name, ..)| *name == Some("own"));
+    let (_, bytes, bytes_max) = of_own.expect("it has one");
+    assert!(bytes <= bytes_max && bytes > bytes_max / 2, "{bytes}");
+    // Of one that is gone the channels share with the others, and nothing is lost for that.
+    let (held, evicted) = (hub.counts().history_bytes, hub.evicted_total());
+    hub.set_history(remembering(), 1 << 20);
+    pass(&mut hub);
+    assert_eq!(hub.budgets().count(), 1);
+    assert_eq!(hub.evicted_total(), evicted);
+    assert!(hub.counts().history_bytes <= held);
+    (0..10).for_each(|_| flood(&mut hub, ""));
+    let more = (0..100)
+        .map(|number| kept(&mut hub, &format!("junk-{number}")))
+        .sum::<usize>();
+    assert!(more > others, "{more}");
+    let (_, bytes, bytes_max) = hub.budgets().next().expect("the common one");
+    assert!(bytes <= bytes_max, "{bytes}");
+}
+
+#[test]
+fn who_takes_what_is_known_after_a_start_from_a_log() {
+    const EACH: u64 = 20;
+    let restored = |channel: &str, user: &str| {
+        let epoch = Epoch::from_bits(1);
+        let publication = |offset| Publication {
+            payload: Payload {
+                kind: PayloadKind::Binary,
+                bytes: Bytes::from(vec![0; 1_000]),
+            },
+            position: Some(Position { epoch, offset }),
+            at_ms: 0,
+            event: Event::Published,
+            info: Some(info_of(user)),
+        };
+        Restored {
+            channel: channel.into(),
+            epoch,
+            top: EACH,
+            version: None,
+            publications: (1..=EACH).map(publication).collect(),
+        }
+    };
+    let mut hub = Hub::new(WorkerId(0), 1, 7, Options::default());
+    hub.set_history(namespaces(Some(100_000)), 300_000);
+    hub.keep_log();
+    assert_eq!(hub.restore(restored("dialog", "ann")), Ok(true));
+    assert_eq!(hub.restore(restored("own:1", "ann")), Ok(true));
+    for number in 0..50 {
+        let channel = format!("junk-{number}");
+        assert_eq!(hub.restore(restored(&channel, "mallory")), Ok(true));
+    }
+    assert_eq!(
+        (kept(&mut hub, "dialog"), kept(&mut hub, "own:1")),
+        (20, 20)
+    );
+    assert!(hub.evicted_total() > 500);
+    assert!(
+        hub.budgets()
+            .all(|(_, bytes, bytes_max)| bytes <= bytes_max)
+    );
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn namespaces(size: u32) -> Arc<Namespaces> {
         ttl_ms: 60_000,
         position_ttl_ms: 60_000,
         recovery: Recovery::Missed,
+        budget: veche_hub::Budget::COMMON,
     };
     let namespace = Namespace {
         history: Some(history),

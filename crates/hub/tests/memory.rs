@@ -262,6 +262,7 @@ fn counted_history_bytes_match_allocated_bytes() {
             ttl_ms: 1_000,
             position_ttl_ms: 1_000,
             recovery: Recovery::Missed,
+            budget: veche_hub::Budget::COMMON,
         }),
         ..Namespace::default()
     };

@@ -111,11 +111,16 @@ pub(crate) fn namespaces(config: &Config) -> Namespaces {
     let wildcards = Wildcards::new(config.wildcards.iter().map(|name| &**name));
     let mut namespaces = Namespaces::with_wildcards(wildcards);
     for namespace in &config.namespaces {
+        let budget = namespace.history_bytes.map(|bytes| {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            namespaces.add_budget(&namespace.name, bytes)
+        });
         let history = namespace.history.map(|history| History {
             size: history.size,
             ttl_ms: as_ms(history.ttl),
             position_ttl_ms: as_ms(history.position_ttl),
             recovery: history.recovery,
+            budget: budget.unwrap_or_default(),
         });
         let options = Namespace {
             history,

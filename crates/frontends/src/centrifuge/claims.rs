@@ -287,6 +287,7 @@ mod tests {
                 ttl_ms: 1000,
                 position_ttl_ms: 1000,
                 recovery: Recovery::Missed,
+                budget: veche_hub::Budget::COMMON,
             }),
             presence: true,
             join_leave: true,

@@ -318,6 +318,7 @@ fn namespaces() -> Namespaces {
             ttl_ms: 60_000,
             position_ttl_ms: 120_000,
             recovery,
+            budget: veche_hub::Budget::COMMON,
         });
         let access = veche_hub::Access {
             subscribe: Subscribing::Client,

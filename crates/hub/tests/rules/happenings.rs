@@ -27,6 +27,7 @@ fn node() -> Node {
         ttl_ms: 1_000,
         position_ttl_ms: 1_000,
         recovery: Recovery::Latest,
+        budget: veche_hub::Budget::COMMON,
     };
     let mut insert = |name, told, leave_delay_ms, history| {
         let options = Namespace {

@@ -207,6 +207,7 @@ fn no_history_is_read_while_answers_hold_too_much_of_what_was_dropped() {
         ttl_ms: TTL_MS,
         position_ttl_ms: POSITION_TTL_MS,
         recovery: Recovery::Missed,
+        budget: veche_hub::Budget::COMMON,
     };
     let long = Namespace {
         history: Some(history),

@@ -112,6 +112,7 @@ pub(crate) fn remembering(recovery: Recovery) -> Option<History> {
         ttl_ms: TTL_MS,
         position_ttl_ms: POSITION_TTL_MS,
         recovery,
+        budget: veche_hub::Budget::COMMON,
     })
 }
 

@@ -68,6 +68,7 @@ fn namespaces() -> Namespaces {
             ttl_ms: 1_000,
             position_ttl_ms: 2_000,
             recovery: Recovery::Missed,
+            budget: veche_hub::Budget::COMMON,
         }),
         differences: Differences::Always,
         ..Namespace::default()

@@ -123,6 +123,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let services = checker.services(all(Section::Service), &apps);
     let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
     let namespaces = checker.namespaces(all(Section::Namespace));
+    checker.budgets(&limits, all(Section::Namespace).zip(&namespaces));
     let wildcards = Checker::wildcards(all(Section::Namespace));
     let history = checker.history(one(Section::History), &namespaces);
     let jwt = checker.jwt(one(Section::Jwt));

@@ -459,6 +459,8 @@ pub(crate) struct Namespace {
     /// What stands before the `:`; `""` for channels without one, `"#"` for those of users; or a pattern.
     pub(crate) name: String,
     pub(crate) history: Option<History>,
+    /// What its channels may remember together; `None`: they share what is left.
+    pub(crate) history_bytes: Option<u64>,
     /// Whether channels know who is there.
     pub(crate) presence: bool,
     /// Whether they tell who joins and leaves.

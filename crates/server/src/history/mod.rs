@@ -176,7 +176,7 @@ fn tell(warnings: &[Warning]) {
     }
 }
 
-/// Those that were published to longest ago come first, since they give first where there is more than fits.
+/// Those that were published to longest ago come first, since of those that take as much they give first.
 fn restore(loaded: Loaded, hubs: &mut [Hub]) {
     let mut channels: Vec<_> = loaded.collect();
     channels.sort_by_key(|channel| channel.publications.last().map_or(0, |last| last.at_ms));

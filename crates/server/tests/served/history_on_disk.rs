@@ -39,7 +39,7 @@ fn publish(server: &Server, channel: &str, data: &Value) -> Value {
 }
 
 /// The process that serves is killed, and another one is ready.
-fn kill(server: &Server) {
+pub(crate) fn kill(server: &Server) {
     let old = server.pid();
     process::kill(old, Signal::KILL);
     until("another server process", || {

@@ -27,6 +27,7 @@ mod events;
 mod examples;
 mod guide;
 mod history;
+mod history_budgets;
 mod history_on_disk;
 mod hook;
 mod http_apps;

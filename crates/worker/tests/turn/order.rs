@@ -115,6 +115,7 @@ fn what_a_sweep_lets_go_on_is_answered_in_the_same_turn() {
             ttl_ms: 60_000,
             position_ttl_ms: 60_000,
             recovery: Recovery::Missed,
+            budget: veche_hub::Budget::COMMON,
         }),
         ..Namespace::default()
     };

@@ -4,7 +4,7 @@ use veche_hub::{Access, Differences, Pattern, Publishing, Recovery, Subscribing,
 
 use super::{Checker, identity, word};
 use crate::config::raw::Table;
-use crate::config::types::{History, Namespace};
+use crate::config::types::{History, Limits, Namespace};
 use crate::config::value::Value;
 
 impl Checker<'_> {
@@ -31,6 +31,37 @@ impl Checker<'_> {
         names.collect()
     }
 
+    /// What namespaces have for themselves is a part of what all channels may remember.
+    pub(super) fn budgets<'t>(
+        &mut self,
+        limits: &Limits,
+        namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
+    ) {
+        let mut parts: u64 = 0;
+        let mut shares = None;
+        for (table, namespace) in namespaces {
+            let Some(namespace) = namespace else {
+                continue;
+            };
+            if let Some(bytes) = namespace.history_bytes {
+                parts = parts.saturating_add(bytes);
+                if parts > limits.history_bytes {
+                    let all = limits.history_bytes;
+                    let why = format!(
+                        "history_bytes: with it the namespaces have {parts} bytes for themselves, and history_bytes in [limits] is {all} for all channels"
+                    );
+                    self.problems.add(table.value_at("history_bytes"), why);
+                }
+            } else if namespace.history.is_some() {
+                shares = shares.or(Some(table));
+            }
+        }
+        if let Some(table) = shares.filter(|_| parts == limits.history_bytes) {
+            let why = "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels keep nothing";
+            self.warn(table.key_at("history_size"), why);
+        }
+    }
+
     fn namespace(&mut self, table: &Table, names: &mut Vec<String>) -> Option<Namespace> {
         let name = self.required(table, "name")?;
         if let Some(other) = names.iter().find(|other| is_same(other, &name)) {
@@ -45,7 +76,13 @@ impl Checker<'_> {
             _ => None,
         };
         if size.is_none() {
-            for option in ["history_ttl", "position_ttl", "recovery", "delta"] {
+            for option in [
+                "history_bytes",
+                "history_ttl",
+                "position_ttl",
+                "recovery",
+                "delta",
+            ] {
                 if table.has(option) {
                     let why = format!("{option}: without history_size nothing is kept");
                     self.warn(table.key_at(option), &why);
@@ -100,6 +137,10 @@ impl Checker<'_> {
                     _ => Recovery::Missed,
                 },
             }),
+            history_bytes: match table.value("history_bytes") {
+                Some(Value::Size(bytes)) if size.is_some() => Some(bytes),
+                _ => None,
+            },
             presence,
             join_leave,
             slow_miss,

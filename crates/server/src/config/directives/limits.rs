@@ -164,7 +164,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         "\"256MiB\"",
-        "What the channels of all namespaces may remember together, counted with what keeping it takes; each worker has its part. Beyond it the channels that nobody has published to for longest forget what they have, which is counted in `veche_history_evicted_total`; their clients are told when they come back. The positions of channels without publications take nothing of it: they may take a quarter of it beside, and beyond that those of channels without subscribers are forgotten. Positions of channels in use are bounded by the number of subscriptions alone.",
+        "What the channels of all namespaces may remember together, counted with what keeping it takes; each worker has its part. What `history_bytes` of a namespace says is for its channels alone, the rest for all others. Beyond that the publisher whose channels take most forgets first, and of its channels the largest, see [the guide](../guide/history.md#what-it-takes); it is counted in `veche_history_evicted_total`, and clients are told when they come back. The positions of channels without publications take nothing of it: they may take a quarter of it beside, and beyond that those of channels without subscribers are forgotten. Positions of channels in use are bounded by the number of subscriptions alone.",
     ),
     row(
         "history_answer_max",

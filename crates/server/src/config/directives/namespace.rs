@@ -40,6 +40,16 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "How many publications each channel keeps. With it they are numbered, clients of routes with `positions = true` can come back to where they were, and `POST /api/history` reads them. Off (also `0`): a publication is for those who are there.",
     ),
     row(
+        "history_bytes",
+        Kind::Size {
+            min: 1 << 20,
+            max: 1 << 40,
+            words: &[],
+        },
+        Default::Unset("they share what is left of `history_bytes` in `[limits]`"),
+        "What its channels may remember together, as a part of `history_bytes` in `[limits]` that is theirs alone: they make no other channels forget, and no others make them. All such parts together are at most that. See [the guide](../guide/history.md#what-it-takes).",
+    ),
+    row(
         "history_ttl",
         TIME,
         Default::Toml("\"1h\""),

@@ -26,6 +26,7 @@ tags_filter = true
 [[namespace]]
 name = "#"
 history_size = 3
+history_bytes = "64MiB"
 history_ttl = "2d"
 recovery = "latest"
 delta = "fossil"
@@ -39,6 +40,7 @@ history_bytes = "1GiB"
     let namespace = |name: &str, history| Namespace {
         name: name.to_owned(),
         history,
+        history_bytes: (name == "#").then_some(64 << 20),
         presence: name == "chat",
         join_leave: false,
         told: veche_hub::Told::Nothing,
@@ -172,10 +174,11 @@ fn a_reload_leaves_what_is_heard_together_as_it_is() {
 #[test]
 fn what_means_nothing_without_a_history_is_warned_of() {
     let config = good(&format!(
-        "{LISTEN}[[namespace]]\nname = \"a\"\nhistory_size = \"off\"\nhistory_ttl = \"1h\"\ndelta_publish = true\n"
+        "{LISTEN}[[namespace]]\nname = \"a\"\nhistory_size = \"off\"\nhistory_bytes = \"1MiB\"\nhistory_ttl = \"1h\"\ndelta_publish = true\n"
     ));
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
     let endings = [
+        "history_bytes: without history_size nothing is kept",
         "history_ttl: without history_size nothing is kept",
         "delta_publish: without delta nobody is told differences",
     ];
@@ -184,6 +187,40 @@ fn what_means_nothing_without_a_history_is_warned_of() {
         assert!(warning.ends_with(ending), "{warnings:?}");
     }
     assert_eq!(config.namespaces[0].history, None);
+    assert_eq!(config.namespaces[0].history_bytes, None);
+}
+
+#[test]
+fn budgets_of_namespaces_are_parts_of_the_one_for_all() {
+    let two = |second: &str| {
+        format!(
+            "{LISTEN}[limits]\nhistory_bytes = \"9MiB\"\n[[namespace]]\nname = \"a\"\nhistory_size = 1\nhistory_bytes = \"4MiB\"\n[[namespace]]\nname = \"b\"\nhistory_size = 1\n{second}"
+        )
+    };
+    assert_eq!(good(&two("history_bytes = \"5MiB\"\n")).warnings, []);
+    assert_eq!(good(&two("")).warnings, []);
+    let all = "history_bytes = \"5MiB\"\n[[namespace]]\nname = \"c\"\nhistory_size = 1\n";
+    let warnings = good(&two(all)).warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].to_string().ends_with(
+        "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels keep nothing"
+    ));
+    says_after_listen(
+        r##"[limits]
+history_bytes = "9MiB"
+[[namespace]]
+name = "a"
+history_size = 1
+history_bytes = "4MiB"
+[[namespace]]
+name = "b"
+history_size = 1
+history_bytes = "6MiB"
+"##,
+        &[
+            "12:17: history_bytes: with it the namespaces have 10485760 bytes for themselves, and history_bytes in [limits] is 9437184 for all channels",
+        ],
+    );
 }
 
 #[test]

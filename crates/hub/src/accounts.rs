@@ -1,0 +1,320 @@
+//! Budgets of history, and the share of each publisher.
+//!
+//! There is a budget for the channels of each namespace that has one, and one for all others. Within a budget each
+//! publisher has an account, to which the streams count that are its own by most of their bytes. Where a budget is
+//! exceeded, the account that takes most gives, and of its streams the largest: a flood evicts itself.
+
+use std::hash::BuildHasher;
+
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+
+use crate::Budget;
+use crate::ranks::{Link, Linked, NOTHING, Ranks};
+
+/// The account of the server weighs this part of its bytes: back ends publish for many users, and are trusted.
+const SERVER_PART: usize = 16;
+
+/// A user, with an empty name for anonymous clients; `None` for back ends and applications.
+pub(crate) type Publisher<'a> = Option<&'a str>;
+
+/// What an account costs: its place, its part of the table of names, and the ends of a few classes of streams.
+const ACCOUNT_BYTES: usize = size_of::<Option<Account>>() + size_of::<u32>() + 2 + 128;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    all: Vec<Option<Account>>,
+    free: Vec<u32>,
+    names: HashTable<u32>,
+    hasher: RandomState,
+    pools: Vec<Pool>,
+    /// The pool of each [`Budget`].
+    pool_of: Vec<u32>,
+    /// Some pool may hold more than it may.
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Account {
+    publisher: Option<Box<str>>,
+    pool: u32,
+    bytes: usize,
+    link: Link,
+    streams: Ranks,
+}
+
+/// A budget with what there is in it.
+#[derive(Debug)]
+struct Pool {
+    /// Its namespace; `None` for what is in no other.
+    namespace: Option<Box<str>>,
+    bytes_max: usize,
+    /// No namespace has it any more.
+    is_former: bool,
+    bytes: usize,
+    accounts: Ranks,
+}
+
+impl Account {
+    fn weight(&self) -> usize {
+        match self.publisher {
+            Some(_) => self.bytes,
+            None => self.bytes / SERVER_PART,
+        }
+    }
+
+    fn cost(&self) -> usize {
+        ACCOUNT_BYTES + self.publisher.as_ref().map_or(0, |name| name.len())
+    }
+}
+
+impl Pool {
+    fn new(namespace: Option<&str>) -> Self {
+        Self {
+            namespace: namespace.map(Box::from),
+            bytes_max: usize::MAX,
+            is_former: false,
+            bytes: 0,
+            accounts: Ranks::default(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.bytes > self.bytes_max
+    }
+}
+
+impl Linked for [Option<Account>] {
+    fn link(&mut self, member: u32) -> &mut Link {
+        &mut account(self, member).link
+    }
+}
+
+impl Accounts {
+    pub(crate) fn new() -> Self {
+        Self {
+            all: Vec::new(),
+            free: Vec::new(),
+            names: HashTable::new(),
+            hasher: RandomState::default(),
+            pools: vec![Pool::new(None)],
+            pool_of: vec![0],
+            is_over: false,
+        }
+    }
+
+    /// Sets how much the namespaces with a budget may take, and how much all others together. What is in the budget of a
+    /// namespace that has none any more stays there until it is [moved](super::streams::Streams::look).
+    pub(crate) fn set_budgets<'n>(
+        &mut self,
+        common: usize,
+        budgets: impl Iterator<Item = (&'n str, usize)>,
+    ) {
+        let [first, others @ ..] = &mut *self.pools else {
+            unreachable!("the first one is there from the beginning");
+        };
+        first.bytes_max = common;
+        others.iter_mut().for_each(|pool| pool.is_former = true);
+        self.pool_of.truncate(1);
+        for (namespace, bytes_max) in budgets {
+            let find = |is: &dyn Fn(&Pool) -> bool| self.pools.iter().position(is);
+            let place = find(&|pool| pool.namespace.as_deref() == Some(namespace))
+                .or_else(|| find(&|pool| pool.is_former && pool.accounts.is_empty()));
+            let place = place.unwrap_or_else(|| {
+                self.pools.push(Pool::new(None));
+                self.pools.len() - 1
+            });
+            let pool = &mut self.pools[place];
+            pool.namespace = Some(namespace.into());
+            pool.bytes_max = bytes_max;
+            pool.is_former = false;
+            self.pool_of.push(place as u32);
+        }
+        self.is_over = true;
+    }
+
+    /// Where what has this budget is counted.
+    pub(crate) fn pool(&self, budget: Budget) -> u32 {
+        self.pool_of.get(budget.place()).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn pool_of(&self, index: u32) -> u32 {
+        self.get(index).pool
+    }
+
+    /// Those that namespaces have, and the common one first: the namespace, and how many bytes it takes and may take.
+    pub(crate) fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
+        let pools = self.pools.iter().filter(|pool| !pool.is_former);
+        pools.map(|pool| (pool.namespace.as_deref(), pool.bytes, pool.bytes_max))
+    }
+
+    /// What all of them take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.pools.iter().map(|pool| pool.bytes).sum()
+    }
+
+    /// Whether it is the account of this publisher.
+    pub(crate) fn is_of(&self, index: u32, publisher: Publisher<'_>) -> bool {
+        self.get(index).publisher.as_deref() == publisher
+    }
+
+    /// The account of the same publisher in another pool.
+    pub(crate) fn in_pool(&mut self, index: u32, pool: u32) -> u32 {
+        let publisher = self.get(index).publisher.clone();
+        self.open(pool, publisher.as_deref())
+    }
+
+    /// The account of a publisher, which is made if there is none: something has to be [held](Self::hold) by it at once.
+    pub(crate) fn open(&mut self, pool: u32, publisher: Publisher<'_>) -> u32 {
+        let hash = self.hasher.hash_one((pool, publisher));
+        let is_same = |index: &u32| {
+            let one = self.get(*index);
+            one.pool == pool && one.publisher.as_deref() == publisher
+        };
+        if let Some(index) = self.names.find(hash, is_same) {
+            return *index;
+        }
+        let mut account = Account {
+            publisher: publisher.map(Box::from),
+            pool,
+            bytes: 0,
+            link: Link::NONE,
+            streams: Ranks::default(),
+        };
+        account.bytes = account.cost();
+        self.pools[pool as usize].bytes += account.bytes;
+        let weight = account.weight();
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.all[index as usize] = Some(account);
+                index
+            }
+            None => {
+                crate::channel::reserve_one(&mut self.all);
+                self.all.push(Some(account));
+                self.all.len() as u32 - 1
+            }
+        };
+        let (all, hasher) = (&self.all, &self.hasher);
+        self.names
+            .insert_unique(hash, index, |index| hash_of(all, hasher, *index));
+        let accounts = &mut self.pools[pool as usize].accounts;
+        accounts.insert(&mut self.all[..], index, weight);
+        index
+    }
+
+    /// A stream counts to this account from now on.
+    pub(crate) fn hold(
+        &mut self,
+        index: u32,
+        streams: &mut (impl Linked + ?Sized),
+        stream: u32,
+        bytes: usize,
+    ) {
+        let account = account(&mut self.all, index);
+        account.streams.insert(streams, stream, bytes);
+        self.change(index, 0, bytes);
+    }
+
+    /// A stream takes another number of bytes; `is_renewed`: it was published to.
+    pub(crate) fn resize(
+        &mut self,
+        index: u32,
+        streams: &mut (impl Linked + ?Sized),
+        stream: u32,
+        (from, to): (usize, usize),
+        is_renewed: bool,
+    ) {
+        let ranks = &mut account(&mut self.all, index).streams;
+        match is_renewed {
+            true => ranks.renew(streams, stream, to),
+            false => ranks.reweigh(streams, stream, to),
+        }
+        if from != to {
+            self.change(index, from, to);
+        }
+    }
+
+    /// A stream of this account, which takes so much, counts to it no longer. The account ends with its last one.
+    pub(crate) fn release(
+        &mut self,
+        index: u32,
+        streams: &mut (impl Linked + ?Sized),
+        stream: u32,
+        bytes: usize,
+    ) {
+        let account = account(&mut self.all, index);
+        account.streams.remove(streams, stream);
+        let is_last = account.streams.is_empty();
+        self.change(index, bytes, 0);
+        if is_last {
+            self.close(index);
+        }
+    }
+
+    /// The next stream that has to give, with its account. `None`: all budgets are kept to.
+    pub(crate) fn next_to_give(&mut self) -> Option<(u32, u32)> {
+        if !self.is_over {
+            return None;
+        }
+        let mut over = self.pools.iter().filter(|pool| pool.is_over());
+        let found = over.find_map(|pool| {
+            let account = pool.accounts.heaviest()?;
+            Some((account, self.get(account).streams.heaviest()?))
+        });
+        self.is_over = found.is_some();
+        found
+    }
+
+    /// Whether a stream is still the one of its budget that has to give.
+    pub(crate) fn has_to_give(&self, index: u32, stream: u32) -> bool {
+        let Some(Some(account)) = self.all.get(index as usize) else {
+            return false;
+        };
+        let pool = &self.pools[account.pool as usize];
+        pool.is_over()
+            && pool.accounts.heaviest() == Some(index)
+            && account.streams.heaviest() == Some(stream)
+    }
+
+    fn change(&mut self, index: u32, from: usize, to: usize) {
+        let account = account(&mut self.all, index);
+        account.bytes = account.bytes - from + to;
+        let weight = account.weight();
+        let pool = &mut self.pools[account.pool as usize];
+        pool.bytes = pool.bytes - from + to;
+        self.is_over |= pool.is_over();
+        pool.accounts.reweigh(&mut self.all[..], index, weight);
+    }
+
+    fn close(&mut self, index: u32) {
+        let hash = hash_of(&self.all, &self.hasher, index);
+        if let Ok(entry) = self.names.find_entry(hash, |found| *found == index) {
+            entry.remove();
+        }
+        let account = account(&mut self.all, index);
+        let pool = &mut self.pools[account.pool as usize];
+        debug_assert_eq!(account.bytes, account.cost());
+        pool.bytes -= account.bytes;
+        pool.accounts.remove(&mut self.all[..], index);
+        self.all[index as usize] = None;
+        self.free.push(index);
+    }
+
+    fn get(&self, index: u32) -> &Account {
+        self.all[index as usize].as_ref().expect(HELD)
+    }
+}
+
+const HELD: &str = "streams hold the index only while the account has them";
+
+fn account(all: &mut [Option<Account>], index: u32) -> &mut Account {
+    debug_assert_ne!(index, NOTHING);
+    all[index as usize].as_mut().expect(HELD)
+}
+
+fn hash_of(all: &[Option<Account>], hasher: &RandomState, index: u32) -> u64 {
+    let account = all[index as usize].as_ref().expect(HELD);
+    hasher.hash_one((account.pool, account.publisher.as_deref()))
+}

@@ -1,0 +1,405 @@
+//! Streams by themselves: budgets, eviction, and what is let go of.
+
+use bytes::Bytes;
+
+use super::*;
+use crate::stream::FRESH_MS;
+use crate::{ClientInfo, PayloadKind, Recovery};
+
+const HISTORY: History = History {
+    size: 10,
+    ttl_ms: 1_000,
+    position_ttl_ms: 10_000,
+    recovery: Recovery::Missed,
+    budget: crate::Budget::COMMON,
+};
+
+fn publish(streams: &mut Streams, index: u32, now_ms: u64) {
+    let payload = Payload {
+        kind: PayloadKind::Text,
+        bytes: Bytes::from(vec![b'x'; 1000]),
+    };
+    streams.append(index, (payload, None), now_ms, &HISTORY, now_ms);
+}
+
+/// As another user.
+fn publish_as(streams: &mut Streams, index: u32, user: &str, bytes: usize) {
+    let payload = Payload {
+        kind: PayloadKind::Text,
+        bytes: Bytes::from(vec![b'x'; bytes]),
+    };
+    let client = ClientInfo {
+        user: user.into(),
+        client: "c".into(),
+        conn_info: None,
+        chan_info: None,
+    };
+    let info = Info {
+        client: Some(Arc::new(client)),
+        ..Info::default()
+    };
+    let history = History {
+        size: u32::MAX,
+        ..HISTORY
+    };
+    streams.append(index, (payload, Some(Arc::new(info))), 0, &history, 0);
+}
+
+fn three() -> Streams {
+    let mut streams = Streams::new(Epochs::new(1));
+    for channel in 0..3 {
+        assert_eq!(streams.open(channel, 8, 0), channel);
+        publish(&mut streams, channel, 0);
+        publish(&mut streams, channel, 0);
+    }
+    streams
+}
+
+fn kept(streams: &Streams, index: u32) -> usize {
+    let stream = streams.get(index);
+    (stream.position().offset + 1 - stream.lowest()) as usize
+}
+
+/// Has the streams keep to so many bytes, one after the other as far as they have to.
+fn keep_to(streams: &mut Streams, bytes_max: usize) {
+    streams.set_budgets(bytes_max, std::iter::empty());
+    while streams.evict() {}
+    assert!(streams.held() <= bytes_max);
+}
+
+impl Streams {
+    fn held(&self) -> usize {
+        self.accounts.bytes()
+    }
+}
+
+#[test]
+fn of_equal_ones_the_idle_give_first() {
+    let mut streams = three();
+    publish(&mut streams, 1, 0);
+    publish(&mut streams, 2, 0);
+    publish(&mut streams, 0, 0);
+    let full = streams.bytes();
+    let left = |streams: &Streams| [0, 1, 2].map(|index| kept(streams, index));
+    keep_to(&mut streams, full - 1);
+    assert_eq!(left(&streams), [3, 2, 3]);
+    keep_to(&mut streams, full - 2_500);
+    assert_eq!(left(&streams), [2, 2, 2]);
+    keep_to(&mut streams, 0);
+    assert_eq!((streams.len(), streams.evicted()), (3, 9));
+    assert_eq!(streams.get(1).position().offset, 3);
+    streams.close(2);
+    assert_eq!(streams.open(7, 8, 0), 2, "places are reused");
+}
+
+#[test]
+fn eviction_stops_at_the_byte() {
+    let mut streams = three();
+    let full = streams.held();
+    publish(&mut streams, 2, 0);
+    let each = streams.held() - full;
+    // Equal to the budget is within it.
+    keep_to(&mut streams, full);
+    assert_eq!((streams.held(), streams.evicted()), (full, 1));
+    keep_to(&mut streams, full);
+    assert_eq!((streams.held(), streams.evicted()), (full, 1));
+    let less = full - each;
+    keep_to(&mut streams, less);
+    assert_eq!((streams.held(), streams.len()), (less, 3));
+}
+
+#[test]
+fn a_publisher_gives_before_those_who_take_less() {
+    let mut streams = Streams::new(Epochs::new(1));
+    for channel in 0..100 {
+        streams.open(channel, 8, 0);
+    }
+    // The victim's are older than all others, and one is larger than any of them.
+    for _ in 0..50 {
+        publish_as(&mut streams, 0, "ann", 1_000);
+    }
+    for index in 1..10 {
+        publish_as(&mut streams, index, "bob", 1_000);
+    }
+    publish(&mut streams, 10, 0);
+    let before = streams.held();
+    streams.set_budgets(before + 200_000, std::iter::empty());
+    for number in 0..10_000 {
+        publish_as(&mut streams, 11 + number % 80, "mallory", 1_000);
+        while streams.evict() {}
+        assert!(streams.held() <= before + 200_000);
+    }
+    assert_eq!(kept(&streams, 0), 50);
+    assert!((1..=10).all(|index| kept(&streams, index) == 1));
+    assert!(streams.evicted() > 9_000);
+    // With as much as ann has less, all that is over is taken of hers, who takes most by then, and of mallory's.
+    keep_to(&mut streams, before);
+    assert!((1..=10).all(|index| kept(&streams, index) == 1));
+}
+
+#[test]
+fn the_back_end_gives_when_it_takes_sixteen_times_as_much_as_a_user() {
+    let mut streams = Streams::new(Epochs::new(1));
+    for channel in 0..110 {
+        streams.open(channel, 8, 0);
+    }
+    for index in 0..100 {
+        (0..10).for_each(|_| publish(&mut streams, index, 0));
+    }
+    for _ in 0..10 {
+        publish_as(&mut streams, 100, "ann", 1_000);
+    }
+    let full = streams.held();
+    keep_to(&mut streams, full - 100_000);
+    assert_eq!(kept(&streams, 100), 10);
+    // Now each of the two takes its sixteenth.
+    for number in 0..1_000 {
+        publish_as(&mut streams, 101 + number % 9, "mallory", 1_000);
+        while streams.evict() {}
+    }
+    assert_eq!(kept(&streams, 100), 10);
+    let left: usize = (0..100).map(|index| kept(&streams, index)).sum();
+    assert!(left > 750, "{left} of 900");
+}
+
+#[test]
+fn a_stream_is_of_whoever_has_most_bytes_in_it() {
+    let mut streams = Streams::new(Epochs::new(1));
+    streams.open(0, 8, 0);
+    let owner = |streams: &Streams| streams.place(0).owner;
+    let is_of = |streams: &Streams, user| streams.accounts.is_of(owner(streams), user);
+    assert_eq!(owner(&streams), NOTHING);
+    publish_as(&mut streams, 0, "ann", 3_000);
+    publish_as(&mut streams, 0, "bob", 1_000);
+    publish(&mut streams, 0, 0);
+    assert!(is_of(&streams, Some("ann")));
+    publish_as(&mut streams, 0, "bob", 5_000);
+    assert!(is_of(&streams, Some("bob")));
+    // One that is gone has no vote.
+    (0..5).for_each(|_| streams.shrink(0, Stream::drop_oldest));
+    assert_eq!((owner(&streams), streams.held()), (NOTHING, 0));
+    publish_as(&mut streams, 0, "ann", 1);
+    assert!(is_of(&streams, Some("ann")));
+    (0..20).for_each(|_| publish(&mut streams, 0, 0));
+    assert!(is_of(&streams, None));
+    streams.close(0);
+    assert_eq!((streams.held(), streams.bytes()), (0, 0));
+}
+
+#[test]
+fn a_budget_is_for_its_namespace_alone() {
+    let mut budgets = crate::Namespaces::new();
+    let own = History {
+        budget: budgets.add_budget("own", 0),
+        ..HISTORY
+    };
+    let mut streams = Streams::new(Epochs::new(1));
+    let put = |streams: &mut Streams, index, history: &History| {
+        let payload = Payload {
+            kind: PayloadKind::Text,
+            bytes: Bytes::from(vec![b'x'; 1000]),
+        };
+        streams.append(index, (payload, None), 0, history, 0);
+        while streams.evict() {}
+    };
+    for channel in 0..100 {
+        streams.open(channel, 8, 0);
+    }
+    let set = |streams: &mut Streams, common, own| {
+        streams.set_budgets(common, [("own", own)].into_iter());
+        while streams.evict() {}
+    };
+    set(&mut streams, 20_000, 20_000);
+    (0..5).for_each(|_| put(&mut streams, 0, &own));
+    (0..1_000).for_each(|number| put(&mut streams, 1 + number % 99, &HISTORY));
+    assert_eq!(kept(&streams, 0), 5);
+    let others = (1..100).map(|index| kept(&streams, index)).sum::<usize>();
+    assert!((10..20).contains(&others), "{others}");
+    (0..1_000).for_each(|_| put(&mut streams, 0, &own));
+    assert_eq!(kept(&streams, 0), 10);
+    let still = (1..100).map(|index| kept(&streams, index)).sum::<usize>();
+    assert_eq!(still, others);
+    // Without a budget of its own it counts to the common one, when it was looked at.
+    streams.set_budgets(40_000, std::iter::empty());
+    let held = streams.held();
+    let look = |streams: &mut Streams, history: History| {
+        streams.look(100, 0, false, |_| Some(history), |_| true, |_| ());
+        while streams.evict() {}
+    };
+    look(&mut streams, HISTORY);
+    assert!(streams.held() < held, "it shares the account of the others");
+    assert_eq!(kept(&streams, 0), 10);
+    streams.set_budgets(8_000, std::iter::empty());
+    while streams.evict() {}
+    assert!(kept(&streams, 0) < 6 && streams.held() <= 8_000);
+    // And the other way round.
+    set(&mut streams, 40_000, 3_000);
+    look(&mut streams, own);
+    assert!(streams.held() <= 3_000);
+    set(&mut streams, 0, 3_000);
+    assert!(streams.held() > 1_000);
+}
+
+#[test]
+fn only_those_give_who_take_about_as_much_as_anybody() {
+    const USERS: [&str; 6] = ["", "ann", "bob", "cid", "dan", "eve"];
+    for seed in 0..20 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut streams = Streams::new(Epochs::new(1));
+        for channel in 0..40 {
+            streams.open(channel, 8, 0);
+        }
+        let bytes_max = random.usize(20_000..400_000);
+        streams.set_budgets(bytes_max, std::iter::empty());
+        for _ in 0..5_000 {
+            // The first ones publish more than the others.
+            let last = random.usize(0..USERS.len());
+            let user = random.usize(0..=last);
+            let bytes = random.usize(1..3_000);
+            publish_as(&mut streams, random.u32(..40), USERS[user], bytes);
+            let weights = |streams: &Streams| {
+                let mut weights = [0; USERS.len()];
+                for index in 0..40 {
+                    let place = streams.place(index);
+                    let is_of = |user: &&str| {
+                        place.owner != NOTHING && streams.accounts.is_of(place.owner, Some(user))
+                    };
+                    if let Some(user) = USERS.iter().position(|user| is_of(user)) {
+                        weights[user] += place.held();
+                    }
+                }
+                weights
+            };
+            let mut before = weights(&streams);
+            while streams.evict() {
+                let after = weights(&streams);
+                let most = before.iter().max().copied().unwrap_or_default();
+                for (before, after) in before.iter().zip(after) {
+                    // Beside its streams an account takes some bytes for itself.
+                    let is_heavy = 3 * (before + 1_000) >= 2 * most;
+                    assert!(after == *before || is_heavy, "{seed}: {before} of {most}");
+                }
+                before = after;
+            }
+            let held: usize = before.iter().sum();
+            assert!(held <= streams.held() && streams.held() <= bytes_max);
+        }
+        assert!(streams.evicted() > 100);
+        for index in 0..40 {
+            streams.close(index);
+        }
+        assert_eq!((streams.held(), streams.bytes()), (0, 0));
+    }
+}
+
+#[test]
+fn what_nobody_ever_published_to_costs_nobody_his_history() {
+    let mut streams = Streams::new(Epochs::new(1));
+    let index = streams.open(0, 8, 0);
+    publish(&mut streams, index, 0);
+    for channel in 1..100 {
+        streams.open(channel, 255, 0);
+    }
+    let mut gone = 0;
+    streams.look(100, 0, true, |_| Some(HISTORY), |_| false, |_| gone += 1);
+    assert_eq!(gone, 99);
+    assert!(streams.get(index).has_records());
+    // Without need they are kept for a while.
+    streams.open(1, 255, 0);
+    let mut look = |now_ms| {
+        let mut gone = 0;
+        let ttl = History {
+            ttl_ms: u64::MAX,
+            position_ttl_ms: u64::MAX,
+            ..HISTORY
+        };
+        streams.look(100, now_ms, false, |_| Some(ttl), |_| false, |_| gone += 1);
+        gone
+    };
+    assert_eq!((look(FRESH_MS - 1), look(FRESH_MS)), (0, 1));
+}
+
+#[test]
+fn who_alone_is_over_the_budget_gives_its_oldest() {
+    let mut streams = Streams::new(Epochs::new(1));
+    let index = streams.open(0, 8, 0);
+    for _ in 0..5 {
+        publish(&mut streams, index, 0);
+    }
+    keep_to(&mut streams, 3_000);
+    assert!(streams.held() > 1_500);
+    keep_to(&mut streams, 0);
+    assert!(!streams.evict());
+    assert_eq!((streams.held(), streams.silent()), (0, streams.bytes()));
+    assert_eq!(streams.get(index).position().offset, 5);
+}
+
+#[test]
+fn what_is_over_goes_in_time() {
+    let mut streams = three();
+    let mut gone = Vec::new();
+    let mut look = |streams: &mut Streams, now_ms, used| {
+        streams.look(
+            3,
+            now_ms,
+            false,
+            |_| Some(HISTORY),
+            |_| used,
+            |one| gone.push(one.channel),
+        );
+        std::mem::take(&mut gone)
+    };
+    assert!(look(&mut streams, 999, false).is_empty());
+    assert!(streams.get(0).has_records());
+    assert!(look(&mut streams, 1_000, false).is_empty());
+    assert!(!streams.get(0).has_records());
+    assert!(look(&mut streams, 10_000, true).is_empty());
+    let mut last = look(&mut streams, 10_000, false);
+    last.sort_unstable();
+    assert_eq!(last, [0, 1, 2]);
+    assert_eq!((streams.len(), streams.bytes()), (0, 0));
+}
+
+#[test]
+fn a_stream_that_takes_the_number_of_a_closed_one_closes_too() {
+    let mut streams = three();
+    // All have been visited in this round.
+    streams.look(3, 0, false, |_| Some(HISTORY), |_| true, |_| {});
+    for index in 0..3 {
+        streams.close(index);
+    }
+    assert_eq!((streams.len(), streams.turns.len()), (0, 0));
+}
+
+#[test]
+fn each_round_visits_every_stream_once_while_others_close() {
+    for seed in 0..20 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut streams = Streams::new(Epochs::new(1));
+        let mut alive: Vec<u32> = (0..200).collect();
+        for channel in &alive {
+            assert_eq!(streams.open(*channel, 8, 0), *channel);
+        }
+        let mut seen = std::cell::RefCell::new(std::collections::BTreeSet::new());
+        while !alive.iter().all(|channel| seen.get_mut().contains(channel)) {
+            let closed = alive.swap_remove(random.usize(..alive.len()));
+            streams.close(closed);
+            let mut gone = Vec::new();
+            streams.look(
+                1,
+                0,
+                false,
+                |channel| {
+                    assert!(seen.borrow_mut().insert(channel), "{seed}: twice");
+                    // Channels without history lose their stream in the pass.
+                    (channel % 7 > 0).then_some(HISTORY)
+                },
+                |_| false,
+                |one| gone.push(one.channel),
+            );
+            assert!(gone.iter().all(|channel| channel % 7 == 0));
+            alive.retain(|channel| !gone.contains(channel));
+            assert_eq!(streams.len(), alive.len());
+        }
+    }
+}
