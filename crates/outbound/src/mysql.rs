@@ -1,6 +1,7 @@
 //! MySQL and MariaDB, by `mysql_async`. Every statement of a script is prepared, and its values are bound.
 
 mod errors;
+mod traces;
 mod values;
 
 use std::collections::HashSet;
@@ -20,6 +21,7 @@ use crate::authority;
 use crate::metrics::Figures;
 use crate::pool::{Dial, Limits, Pool, Taken};
 use errors::{fault, has_ended_transaction, lost};
+use traces::leaves_traces;
 
 /// Statements that a connection keeps prepared.
 const STATEMENTS: usize = 256;
@@ -77,7 +79,7 @@ impl Client {
     /// On a connection of its own.
     async fn run(&self, statement: Statement) -> Result<MysqlReply, Fault> {
         let mut taken = self.pool.take().await?;
-        let leaves_traces = statement.leaves_traces();
+        let leaves_traces = leaves_traces(&statement.sql);
         let (reply, is_usable) = self.within_time(&mut taken, statement).await;
         if is_usable {
             if leaves_traces || is_in_transaction(taken.connection()) {
@@ -113,7 +115,7 @@ impl Client {
             *slot = Some(open);
             return Err(Fault::new(FaultKind::Invalid, why));
         }
-        open.has_traces |= statement.leaves_traces();
+        open.has_traces |= leaves_traces(&statement.sql);
         let (reply, is_usable) = self.within_time(&mut open.taken, statement).await;
         if is_usable {
             open.ended = match &reply {
@@ -353,23 +355,7 @@ impl From<mysql_async::Error> for Failed {
     }
 }
 
-/// Statements that change rows or read them, and nothing of their connection.
-const TRACELESS: [&str; 12] = [
-    "select", "insert", "update", "delete", "replace", "with", "show", "explain", "describe",
-    "desc", "analyze", "(select",
-];
-
-/// What such a statement may leave behind all the same.
-const TRACES: [&str; 4] = ["get_lock", ":=", "into @", "into outfile"];
-
 impl Statement {
-    /// Whether its connection may not be as it was: another database, a variable, a lock, a table that is temporary.
-    fn leaves_traces(&self) -> bool {
-        let text = self.sql.to_ascii_lowercase();
-        !TRACELESS.contains(&&*first_word(&self.sql))
-            || TRACES.iter().any(|trace| text.contains(trace))
-    }
-
     async fn run(self, connection: &mut Conn, database: &Database) -> Result<MysqlReply, Failed> {
         let values: Vec<mysql_async::Value> =
             self.values.into_iter().map(values::to_server).collect();

@@ -393,6 +393,52 @@ function t.connections_go_back_clean()
   end)
   check.equal(one:value("select @mine") == null, true)
   check.equal(one:value("select connection_id()"), id)
+  check.equal(one:value("select @@character_set_client"), "utf8mb4")
+end
+
+function t.no_way_to_set_a_variable_leads_to_the_next_user()
+  local one = veche.mysql.connect(veche.config.url .. "&pool=1")
+  local id = one:value("select connection_id()")
+  db:execute("create or replace function leak(x int) returns int begin set @leak = x; return x; end")
+  db:execute("create or replace procedure leak_too() set @leak = 7")
+  for _, sql in ipairs {
+    "select 7 into  @leak", "select 7 into\n@leak", "select 7 into/**/@leak", "select 7 /*! into @leak */",
+    "select @leak := 7", "select @leak/**/:=7", "set @leak = 7", "select leak(7)", "select test.leak (7)",
+    "select `leak`(7)", "call leak_too()", "with a as (select 1) select 2, leak(7) from a",
+    "select 1 /*/ '*/ into @leak -- '",
+  } do
+    one:query(sql)
+    check.equal(one:value("select @leak") == null, true)
+    one:transaction(function(tx) tx:query(sql) end)
+    check.equal(one:value("select @leak") == null, true)
+  end
+  -- In a transaction they live on.
+  one:transaction(function(tx)
+    tx:query("select 7 into  @leak")
+    check.equal(tx:value("select @leak"), 7)
+  end)
+  one:query("select get_lock  ('leak', 0)")
+  check.equal(db:value("select is_free_lock('leak')"), 1)
+  check.equal(one:value("select connection_id()"), id)
+end
+
+function t.what_leaves_nothing_costs_no_reset()
+  local one = veche.mysql.connect(veche.config.url .. "&pool=1")
+  fresh("cheap", "id int primary key auto_increment, name varchar(10)")
+  -- Statements that a connection keeps prepared are those since it was reset.
+  local function prepared() return db:row("show global status like 'Prepared_stmt_count'").Value + 0 end
+  local function rises_by(sql, ...)
+    one:query("set @x = 1")
+    local before = prepared()
+    one:query(sql, ...)
+    return prepared() - before
+  end
+  prepared()
+  check.equal(rises_by("select 7"), 1)
+  check.equal(rises_by("insert into cheap (name) values (?)", "a"), 1)
+  check.equal(rises_by("select id, count(*), lower(name) from cheap where id in (?) group by id", 1), 1)
+  check.equal(rises_by("update cheap set name = concat(name, ?) where id = last_insert_id()", "b"), 1)
+  check.equal(rises_by("select 7 into @x"), 0)
 end
 
 function t.nobody_gets_a_dead_connection()

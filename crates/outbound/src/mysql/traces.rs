@@ -1,0 +1,217 @@
+//! Whether a statement leaves something behind on its connection: a variable, a lock, a temporary table.
+//!
+//! Tokens are looked at, not text, and a statement is harmless only where each of them is known to be: anything else
+//! counts as a trace. Names of tables say nothing of triggers and views, so what functions in these do is not seen.
+
+mod tokens;
+mod words;
+
+use tokens::{Token, Tokens};
+use words::{FUNCTIONS, NOT_FUNCTIONS, SUSPECT, TABLE_FOLLOWS, VERBS, has};
+
+/// Returns whether the connection may not be as it was after that statement.
+pub(super) fn leaves_traces(sql: &str) -> bool {
+    let mut tokens = Tokens::new(sql);
+    let mut verb = tokens.next();
+    while verb == Some(Token::Symbol(b'(')) {
+        verb = tokens.next();
+    }
+    let Some(mut before @ Token::Word(verb)) = verb else {
+        return true;
+    };
+    if !has(VERBS, verb) {
+        return true;
+    }
+    let is_with = verb.eq_ignore_ascii_case("with");
+    // The token before is the name of a table, or a part of one: a list of columns may follow.
+    let mut is_table = false;
+    while let Some(token) = tokens.next() {
+        is_table = match (token, before) {
+            (Token::Symbol(b'.'), _) => is_table,
+            (Token::Word(_) | Token::Quoted, Token::Symbol(b'.')) => is_table,
+            (Token::Word(_) | Token::Quoted, Token::Word(before)) => {
+                has(TABLE_FOLLOWS, before) || is_with && before.eq_ignore_ascii_case("with")
+            }
+            _ => false,
+        };
+        let is_of_schema = before == Token::Symbol(b'.');
+        let leaves = match token {
+            Token::Unknown => true,
+            Token::Symbol(b';') => return tokens.next().is_some(),
+            // `@@name` reads a setting; `@name` is a variable.
+            Token::Symbol(b'@') => !tokens.take_symbol(b'@'),
+            Token::Symbol(_) => false,
+            // The next number of a sequence is remembered.
+            Token::Word(word) if has(SUSPECT, word) || is_pair(before, word, ["next", "value"]) => {
+                true
+            }
+            _ if is_table => false,
+            Token::Word(word) if !is_of_schema => is_harmful_call(word, &tokens),
+            // A function of a schema may do anything.
+            Token::Word(_) | Token::Quoted => tokens.is_call(),
+        };
+        if leaves {
+            return true;
+        }
+        before = token;
+    }
+    false
+}
+
+fn is_pair(before: Token<'_>, word: &str, pair: [&str; 2]) -> bool {
+    let [first, second] = pair;
+    matches!(before, Token::Word(before) if before.eq_ignore_ascii_case(first))
+        && word.eq_ignore_ascii_case(second)
+}
+
+/// Returns whether a word without a schema is the name of a function that is called and not known.
+fn is_harmful_call(word: &str, behind: &Tokens<'_>) -> bool {
+    if !behind.is_call() || has(NOT_FUNCTIONS, word) {
+        return false;
+    }
+    if word.eq_ignore_ascii_case("last_insert_id") {
+        // With an argument it sets what it is asked for.
+        return !behind.is_empty_call();
+    }
+    // Behind white space some of those names are names of stored functions.
+    !(behind.is_call_at_once() && has(FUNCTIONS, word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_to_leave_nothing_is_not_cleaned_up_after() {
+        for sql in [
+            "select 1",
+            " \n(SELECT a, `b` FROM t WHERE id = ?) UNION (select 2, 3);",
+            "select 1 ; -- the end",
+            "insert into t (a, b) values (?, ?), (?, now())",
+            "insert ignore into t(a) select a from u where b in (?, ?)",
+            "insert t (a) values (?)",
+            "insert into s.t set a = ?",
+            "insert into `s`.`t` (`a`, b) values (?, ?)",
+            "insert into s . t (a) values (default(a))",
+            "insert into t (a) values (?) on duplicate key update a = values(a)",
+            "insert into t (a) values (?) returning id",
+            "select s.t.a from s.t where s.t.a in (1)",
+            "replace into t (a) values (?)",
+            "update t set a = coalesce(?, a), b = b + 1 where id = ?",
+            "delete from t where a = 'into @x' or b = \"x := 1\"",
+            "select count(*), max(a) from t group by b having count(*) > 1",
+            "select a from t where b in (?) and (c = 1 or d like (?)) limit 1",
+            "select row_number() over (partition by a order by b) from t",
+            "select cast(a as decimal (10, 2)), left(b, 3) from t use index (i) for update",
+            "select a->>'$.x' as x, !b, ~c, d <=> e from t",
+            "with recent (a) as (select 1) select * from recent",
+            "with recursive n (i) as (select 1 union all select i + 1 from n) select i from n",
+            "select @@version, @@session.sql_mode, 'it''s', 'a\\\\'",
+            "select '\\%', \"\\n\", '\\\\', 'a\\\\''b'",
+            "select 1 -- into @x\n",
+            "select 1 --",
+            "select 1--1",
+            "select 1 /* := get_lock('a', 1) */",
+            "select 1 /**/, 2 /***/, 3 /*+ SET_VAR(a = 1) */",
+            "select a from t # @x",
+            "select id from t where a = last_insert_id()",
+            "show tables",
+            "explain select 1",
+            "select 'вече', вече from `@x` where a = N'x' and b = x'00' and c = _utf8mb4'x'",
+        ] {
+            assert!(!leaves_traces(sql), "{sql}");
+        }
+    }
+
+    #[test]
+    fn whatever_may_leave_something_is_cleaned_up_after() {
+        for sql in [
+            // Variables.
+            "select 1 into  @x",
+            "select 1 into\n@x",
+            "select 1 into/**/@x",
+            "select @x:=1",
+            "select @x := 1",
+            "select @x",
+            "select @`x`",
+            "select @'x'",
+            "select @\"x\" := 1",
+            "select @@session.sql_mode := ''",
+            "select @@x, @y",
+            "update t set a = (@a := a + 1)",
+            "set names utf8mb4",
+            "set @x = 1",
+            // Locks.
+            "select Get_Lock ('a', 1)",
+            "select get_lock/**/('a', 1)",
+            "select get_lock -- a comment\n('a', 1)",
+            "select get_lock\u{b}('a', 1)",
+            "select `get_lock`('a', 1)",
+            "select release_all_locks()",
+            "lock tables t read",
+            "values (get_lock('a', 1))",
+            "insert into t values (1, get_lock('a', 1))",
+            "explain analyze select get_lock('a', 1)",
+            "select {fn get_lock('a', 1)}",
+            // Functions that may do anything.
+            "select my_function(1)",
+            "select s.count(1)",
+            "select s . count (1)",
+            "select s.value(1)",
+            "select count (1)",
+            "select `my_function`(1)",
+            "select `s`.`my_function` (1)",
+            "select \"my_function\"(1)",
+            "select вече(1)",
+            "select a$(1)",
+            "select 1f(2)",
+            "with a as (select 1) select 1, f(2) from a",
+            "with a as (select 1), f(x) as (select 2) select * from f",
+            "insert into t (a) select f(1)",
+            "insert into t(a) values (into_(1))",
+            "call p()",
+            "do f()",
+            // What the server remembers when it is told to.
+            "select last_insert_id(7)",
+            "select last_insert_id( /* x */ 7)",
+            "select sql_calc_found_rows 1",
+            "select next value for s",
+            "select nextval(s)",
+            "insert into t values (next\nvalue for s)",
+            // Comments that are carried out, or end elsewhere than they seem to.
+            "select /*! get_lock('a', 1), */ 1",
+            "select /*!50000 1 */",
+            "select /*M! 1 */",
+            "select 1 /*/ '*/ into @x -- '",
+            "select 1 --x\n into @x",
+            "select 1 /* never ends",
+            // Strings that end elsewhere in another mode of the server.
+            "select 'a\\' , @x:=1, '",
+            "select 'a\\\\\\' , @x:=1, '",
+            "select \"a\\\" , @x:=1, \"",
+            "select 'unfinished",
+            "select `unfinished",
+            "select 'ends in a backslash\\",
+            // Other statements, and none.
+            "use shop",
+            "create temporary table t (a int)",
+            "prepare s from 'select 1'",
+            "execute s",
+            "begin",
+            "handler t open",
+            "analyze table t",
+            "load data infile 'x' into table t",
+            "select 1 into outfile '/tmp/x'",
+            "select 1; set @x = 1",
+            "select 1;;",
+            "select 1 \u{1} ",
+            "\u{feff}select 1",
+            "(",
+            "'select' 1",
+            "",
+            " -- nothing\n",
+        ] {
+            assert!(leaves_traces(sql), "{sql}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A statement's tokens, as far as MySQL and MariaDB read them in the same way, whatever `sql_mode` says.
+
+/// What stands in a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token<'a> {
+    /// A name, a keyword or a number, as it stands there.
+    Word(&'a str),
+    /// A string, or a name in quotes.
+    Quoted,
+    /// One of [`SYMBOLS`].
+    Symbol(u8),
+    /// A comment that the server carries out, or something that may be read in several ways.
+    Unknown,
+}
+
+/// Bytes that mean themselves. `:=` sets a variable, `{fn f()}` calls a function, and what they mean alone is unknown.
+const SYMBOLS: &[u8] = b"(),;.*+-/%=<>!&|^~?@";
+
+/// What is still to be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tokens<'a>(&'a str);
+
+impl<'a> Tokens<'a> {
+    pub(super) fn new(sql: &'a str) -> Self {
+        Self(sql)
+    }
+
+    /// Returns whether a parenthesis is next: a function's, if a name is before.
+    pub(super) fn is_call(self) -> bool {
+        self.peek() == Some(Token::Symbol(b'('))
+    }
+
+    /// The same without anything between.
+    pub(super) fn is_call_at_once(self) -> bool {
+        self.0.starts_with('(')
+    }
+
+    /// Returns whether a pair of parentheses is next, with nothing in it.
+    pub(super) fn is_empty_call(mut self) -> bool {
+        self.next() == Some(Token::Symbol(b'(')) && self.next() == Some(Token::Symbol(b')'))
+    }
+
+    /// Takes that symbol if it follows at once.
+    pub(super) fn take_symbol(&mut self, symbol: u8) -> bool {
+        let is_next = self.0.as_bytes().first() == Some(&symbol);
+        self.0 = &self.0[usize::from(is_next)..];
+        is_next
+    }
+
+    fn peek(mut self) -> Option<Token<'a>> {
+        self.next()
+    }
+
+    /// What is within quotes. A quote within them is doubled; behind a backslash it is one in some modes of the server,
+    /// and the end in others.
+    fn quoted(&mut self, quote: u8) -> Token<'a> {
+        let bytes = self.0.as_bytes();
+        let (mut at, mut is_escaped) = (1, false);
+        while let Some(&byte) = bytes.get(at) {
+            at += 1;
+            if byte == b'\\' && quote != b'`' {
+                is_escaped = !is_escaped;
+                continue;
+            }
+            if byte == quote {
+                if is_escaped {
+                    break;
+                }
+                if bytes.get(at) == Some(&quote) {
+                    at += 1;
+                } else {
+                    self.0 = &self.0[at..];
+                    return Token::Quoted;
+                }
+            }
+            is_escaped = false;
+        }
+        self.unknown()
+    }
+
+    /// Nothing behind it can be read.
+    fn unknown(&mut self) -> Token<'a> {
+        self.0 = "";
+        Token::Unknown
+    }
+
+    /// Leaves out what is before `end` and that itself; false if it never comes.
+    fn skip_behind(&mut self, end: &str) -> bool {
+        match self.0.split_once(end) {
+            Some((_, rest)) => {
+                self.0 = rest;
+                true
+            }
+            None => {
+                self.0 = "";
+                false
+            }
+        }
+    }
+}
+
+/// As part of a name without quotes.
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_$".contains(&byte) || byte > 127
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        loop {
+            let bytes = self.0.as_bytes();
+            let first = *bytes.first()?;
+            match first {
+                b' ' | b'\t' | b'\n' | b'\r' => self.0 = &self.0[1..],
+                b'#' => {
+                    self.skip_behind("\n");
+                }
+                b'-' if bytes.starts_with(b"--")
+                    && bytes.get(2).is_none_or(u8::is_ascii_whitespace) =>
+                {
+                    self.skip_behind("\n");
+                }
+                b'/' if bytes.starts_with(b"/*!") || bytes.starts_with(b"/*M!") => {
+                    return Some(self.unknown());
+                }
+                b'/' if bytes.starts_with(b"/*") => {
+                    self.0 = &self.0[2..];
+                    if !self.skip_behind("*/") {
+                        return Some(Token::Unknown);
+                    }
+                }
+                b'\'' | b'"' | b'`' => return Some(self.quoted(first)),
+                byte if is_of_word(byte) => {
+                    let end = bytes.iter().position(|byte| !is_of_word(*byte));
+                    let (word, rest) = self.0.split_at(end.unwrap_or(bytes.len()));
+                    self.0 = rest;
+                    return Some(Token::Word(word));
+                }
+                symbol if SYMBOLS.contains(&symbol) => {
+                    self.0 = &self.0[1..];
+                    return Some(Token::Symbol(symbol));
+                }
+                _ => return Some(self.unknown()),
+            }
+        }
+    }
+}
