@@ -27,7 +27,7 @@ test.case("requests wait beside each other", function()
 end)
 
 test.case("a database that is gone is this request's error", function()
-  test.stub_mysql("*", { fails = "unreachable", words = "connection lost" })
+  test.stub_mysql("*", { fails = "connection_lost", words = "connection lost" })
   test.equal(test.request("/slow").status, 500)
   test.expect_error("mysql: connection lost")
 end)

@@ -96,11 +96,15 @@ pub struct Fault {
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// It took longer than it was allowed to.
+    /// No answer in the time that it was allowed to take: it may have been carried out.
     Timeout,
-    /// Nobody is there, or whoever was there has gone.
+    /// All connections of a pool are in use, for longer than it was allowed to wait: nothing was sent.
+    PoolFull,
+    /// No connection comes about: nothing was sent.
     Unreachable,
-    /// Somebody is there and says no.
+    /// The connection was lost after it had come about: what was sent may have been carried out.
+    ConnectionLost,
+    /// The other side says no.
     Refused,
     /// What was asked for makes no sense.
     Invalid,
@@ -110,9 +114,11 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All of them, in order.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Timeout,
+        Self::PoolFull,
         Self::Unreachable,
+        Self::ConnectionLost,
         Self::Refused,
         Self::Invalid,
         Self::Broken,
@@ -123,7 +129,9 @@ impl FaultKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
+            Self::PoolFull => "pool_full",
             Self::Unreachable => "unreachable",
+            Self::ConnectionLost => "connection_lost",
             Self::Refused => "refused",
             Self::Invalid => "invalid",
             Self::Broken => "broken",

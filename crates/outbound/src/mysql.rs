@@ -20,7 +20,7 @@ use veche_calls::{Fault, FaultKind, Lease, Mysql, Outcome, Reply, Tls};
 use crate::authority;
 use crate::metrics::Figures;
 use crate::pool::{Dial, Limits, Pool, Taken};
-use errors::{fault, has_ended_transaction, lost};
+use errors::{fault, has_ended_transaction, lost, not_connected};
 use traces::leaves_traces;
 
 /// Statements that a connection keeps prepared.
@@ -266,7 +266,7 @@ impl Dial for Dialer {
         authority::read("mysql", &self.tls).await?;
         Conn::new(self.options.clone())
             .await
-            .map_err(|error| fault(&error))
+            .map_err(|error| not_connected(&error))
     }
 
     async fn is_alive(&self, connection: &mut Conn) -> bool {

@@ -124,7 +124,7 @@ impl<D: Dial> Pool<D> {
                         "{}: no free connection within {wait_timeout:?}: all {size} are in use",
                         self.kind
                     );
-                    return Err(Fault::new(FaultKind::Timeout, words));
+                    return Err(Fault::new(FaultKind::PoolFull, words));
                 };
                 permit
             }
@@ -137,7 +137,7 @@ impl<D: Dial> Pool<D> {
         let connection = timeout(within, self.dial.dial()).await;
         let connection = connection.unwrap_or_else(|_| {
             let words = format!("{}: not connected within {within:?}", self.kind);
-            Err(Fault::new(FaultKind::Timeout, words))
+            Err(Fault::new(FaultKind::Unreachable, words))
         })?;
         Ok((connection, self.figures.connected()))
     }

@@ -374,6 +374,7 @@ print = log.info
 
 for name, module in pairs(native.modules) do veche[name] = module end
 veche.config = native.config
+veche.error = native.about_error
 veche.file = native.file
 veche.worker = native.worker
 

@@ -10,13 +10,16 @@ local within_of, hint, Client, numbers = tools.within_of, tools.hint, tools.Clie
 local error, ipairs, pairs, select, setmetatable, tostring, type, unpack =
   error, ipairs, pairs, select, setmetatable, tostring, type, unpack
 
-local FAILS = { timeout = true, unreachable = true, refused = true, invalid = true, broken = true }
+local FAILS = {
+  timeout = true, pool_full = true, unreachable = true, connection_lost = true, refused = true, invalid = true, broken = true,
+}
 
 -- Whether an answer says that there is none; `level` as of `error`, of whoever calls this.
 local function is_failure(name, number, answer, level)
   if type(answer) ~= "table" or answer.fails == nil then return false end
   if not FAILS[answer.fails] then
-    bad(name, number, 'fails: "timeout", "unreachable", "refused", "invalid" or "broken"', level + 1)
+    local known = 'fails: "timeout", "pool_full", "unreachable", "connection_lost", "refused", "invalid" or "broken"'
+    bad(name, number, known, level + 1)
   end
   if answer.words ~= nil and type(answer.words) ~= "string" then bad(name, number, "words as a string", level + 1) end
   return true

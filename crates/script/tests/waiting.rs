@@ -225,7 +225,10 @@ fn calls_to_the_world_fail_where_the_script_is() {
     let (mut bench, token) = calling("print(pcall(veche.resolve, 'example.org'))");
     let fault = Fault::new(FaultKind::Unreachable, "no address for \"example.org\"");
     bench.vm.replied(token, Err(fault.clone()), bench.now);
-    assert_eq!(bench.told(), ["false\tno address for \"example.org\""]);
+    assert_eq!(
+        bench.told(),
+        ["false\tno address for \"example.org\" [unreachable]"]
+    );
 
     let (mut bench, token) = calling("local _ = 1\nveche.resolve('example.org')\n");
     bench.vm.replied(token, Err(fault), bench.now);
@@ -233,6 +236,53 @@ fn calls_to_the_world_fail_where_the_script_is() {
     assert!(
         told[0].contains("app.lua:4: no address for \"example.org\""),
         "{told:?}"
+    );
+}
+
+/// Whatever way the error takes to where it is looked at.
+#[test]
+fn errors_of_calls_are_known_by_their_kind() {
+    let tell = "local function tell(why)
+            local about = veche.error(why)
+            print(about.kind, about.code, about.retryable, about.message)
+        end\n";
+    for body in [
+        "tell(select(2, pcall(veche.resolve, 'example.org')))",
+        "local task = veche.spawn(veche.resolve, 'example.org') tell(select(2, pcall(task.join, task)))",
+        "xpcall(veche.resolve, tell, 'example.org')",
+        "tell(select(2, xpcall(veche.resolve, debug.traceback, 'example.org')))",
+        "tell(select(2, coroutine.resume(coroutine.create(veche.resolve), 'example.org')))",
+        "local ok, why = pcall(veche.resolve, 'example.org') tell(select(2, pcall(error, 'lost: ' .. why, 0)))",
+    ] {
+        let (mut bench, token) = calling(&format!("{tell} {body}"));
+        let fault = Fault::new(FaultKind::Unreachable, "no address for \"example.org\"");
+        bench.vm.replied(token, Err(fault), bench.now);
+        let told = bench.told();
+        let last = told.last().expect("it tells");
+        assert!(
+            last.starts_with("unreachable\tnil\ttrue\t"),
+            "{body}: {told:?}"
+        );
+        assert!(
+            last.ends_with("no address for \"example.org\""),
+            "{body}: {told:?}"
+        );
+    }
+    let (mut bench, token) = calling(&format!(
+        "{tell} tell(select(2, pcall(veche.resolve, 'example.org')))
+        tell('own') tell(nil) tell(7) tell({{}})"
+    ));
+    let fault = Fault::new(FaultKind::Timeout, "late");
+    bench.vm.replied(token, Err(fault), bench.now);
+    assert_eq!(
+        bench.told(),
+        [
+            "timeout\tnil\tfalse\tlate",
+            "script\tnil\tfalse\town",
+            "script\tnil\tfalse\tnil",
+            "script\tnil\tfalse\t7",
+            "script\tnil\tfalse\tan error object, a table"
+        ]
     );
 }
 
@@ -289,7 +339,7 @@ fn passwords_are_hashed_elsewhere_and_a_busy_server_is_no_error() {
             "print(pcall(veche.password.hash, 'horse'))",
             PasswordAction::Hash,
             Err(Fault::new(FaultKind::Broken, "password: out of memory")),
-            "false\tpassword: out of memory",
+            "false\tpassword: out of memory [broken]",
         ),
     ] {
         let (mut bench, token, call) = beginning(body);

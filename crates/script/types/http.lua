@@ -4,7 +4,8 @@
 --
 -- Errors of every call, raised where the script is and beginning with `http:`: a timeout, and what was waited for; nobody
 -- can be reached; no TLS with whoever is there; an answer that is none, breaks off, or is longer than `max_body`; more
--- redirects than allowed. An answer is no error, whatever its status. Bad arguments are errors that name the argument.
+-- redirects than allowed. `veche.error` tells their kinds: "timeout", "unreachable", "connection_lost", "broken", "invalid". An
+-- answer is no error, whatever its status. Bad arguments are errors that name the argument.
 
 ---@class veche.http
 local http = {}

@@ -23,7 +23,8 @@ local mysql = {}
 ---@return veche.database
 function mysql.connect(options) end
 
----The server's code of an error, such as 1062 for a duplicate or 1213 for a deadlock.
+---The server's code of an error, such as 1062 for a duplicate or 1213 for a deadlock. `veche.error` tells it as well, and what
+---has happened where there is none: a full pool, a timeout, a lost connection.
 ---
 ---```lua
 ---local ok, why = pcall(db.execute, db, "insert into users (name) values (?)", name)
@@ -56,10 +57,13 @@ function mysql.code(why) end
 ---behind the second as the column has, TIME "-100:01:02"; BLOB and BIT are bytes.
 ---@alias veche.sql_value string|number|boolean|lightuserdata
 
----Errors of all its methods: "mysql: 1062 (23000): Duplicate entry …", the server's code, state and words; no connection
----("mysql: connection failed or lost: …"), none free in time, no result in time; a result over `rows_max` or `bytes_max`,
----or with two columns of the same name; more or fewer values than the statement has places; a bad argument; where nothing
----can wait. After an error of the connection a statement that changes something may or may not have been carried out.
+---What a statement leaves on its connection (variables, settings, locks, temporary tables, another database) is gone when its
+---call returns, or its transaction has ended.
+---
+---Errors of all its methods, with their kinds as `veche.error` tells them: "refused", the server's code, state and words
+---("mysql: 1062 (23000): Duplicate entry …"); "unreachable" and "connection_lost"; "pool_full", no free connection in time; "timeout", no result in time; "broken", a result over `rows_max` or `bytes_max`; "invalid", two
+---columns of the same name, or more or fewer values than the statement has places. A bad argument; where nothing can wait.
+---After "timeout" and "connection_lost" a statement that changes something may or may not have been carried out.
 ---@class veche.database
 local database = {}
 

@@ -43,8 +43,8 @@ function redis.connect(options) end
 ---A reply is a string, a number, a boolean, a list, or a table by keys (`hgetall`). What is not there is nil; within a list
 ---it is `veche.null`, so that the list has no gap. Whole numbers beyond 2^53 are strings.
 ---
----Errors: the server's words ("redis: WRONGTYPE Operation against a key …"); no connection, no reply in time; a bad
----argument; a command that would change the connection for all (SELECT, AUTH, MULTI, WATCH, SUBSCRIBE, MONITOR, …); where
+---Errors, with their kinds as `veche.error` tells them: the server's words ("redis: WRONGTYPE Operation against a key …"),
+---"refused"; no connection, "unreachable" and "connection_lost"; no reply in time, "timeout"; "pool_full"; a bad argument; a command that would change the connection for all (SELECT, AUTH, MULTI, WATCH, SUBSCRIBE, MONITOR, …); where
 ---nothing can wait. After an error of the connection a command may or may not have been carried out.
 ---@class veche.redis.server
 ---@field [string] fun(self: veche.redis.server, ...: string|number): any

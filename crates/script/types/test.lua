@@ -180,7 +180,8 @@ function test.expect_error(pattern) end
 
 ---No answer, but that: what the application gets as an error.
 ---@class veche.test.failure
----@field fails "timeout"|"unreachable"|"refused"|"invalid"|"broken"
+---@field fails "timeout"|"pool_full"|"unreachable"|"connection_lost"|"refused"|"invalid"|"broken" The kind, as `veche.error`
+---tells it.
 ---@field words? string What the error says. A server's own: `{ fails = "refused", words = "1062 (23000): Duplicate entry" }`
 ---of MySQL, whose code `veche.mysql.code` finds; `{ fails = "refused", words = "WRONGTYPE …" }` of Redis.
 

@@ -17,6 +17,25 @@
 ---@field uuid veche.uuid
 local veche = {}
 
+---What a program can tell an error by: what `pcall` gives, `app.error` or `onerror` are called with. Never an error.
+---
+---```lua
+---local ok, why = pcall(db.execute, db, "delete from carts where id = ?", id)
+---if not ok and veche.error(why).retryable then return 503 end
+---```
+---@param why any
+---@return veche.error
+function veche.error(why) end
+
+---@class veche.error
+---@field kind "timeout"|"pool_full"|"unreachable"|"connection_lost"|"refused"|"invalid"|"broken"|"full"|"closed"|"cancelled"|"script"
+---"script" is any error that is of no client.
+---@field code integer|string|nil What the other side calls it: MySQL's number, Redis's first word ("WRONGTYPE"), the status that
+---a WebSocket was refused with, the number of an error of the API.
+---@field retryable boolean Nothing was done, and the same call may go well later. False after "timeout" and "connection_lost": it
+---may have been done.
+---@field message string The words, without the kind.
+
 ---Waits without holding up anything but the calling coroutine. Never shorter than asked for. With 0 it goes on behind all
 ---other coroutines that can run, after the worker has looked for new events.
 ---Errors: where nothing can wait (while the script is loaded, inside `table.sort`, `string.gsub` or another C function);

@@ -13,7 +13,8 @@ local veche = {}
 local websocket = {}
 
 ---Opens a connection; waits until it is open. Its messages are received with `ws:receive()`.
----Errors: a bad URL; a bad option, by its name; "URL: why" where it does not open: no address of that name, connection
+---Errors, of which `veche.error` tells the kind: a bad URL; a bad option, by its name; "URL: why" where it does not open
+---("unreachable"; "refused" with the status as its code): no address of that name, connection
 ---refused, not open within the timeout, a certificate that is not believed, "the server answered with status 403", a
 ---response that is none of a WebSocket; too many connections (10000 of an application on one worker); where nothing can wait.
 ---@param url string `ws://host:port/path?query` or `wss://…`; graphic ASCII, without a `#fragment`.

@@ -98,7 +98,7 @@ fn a_call_without_a_stub_says_how_to_have_one() {
         (
             "fails",
             "test.stub_mysql('*', { fails = 'badly' })",
-            "app_test.lua:4: bad argument #2 to 'test.stub_mysql': fails: \"timeout\", \"unreachable\", \"refused\", \"invalid\" or \"broken\" expected",
+            "app_test.lua:4: bad argument #2 to 'test.stub_mysql': fails: \"timeout\", \"pool_full\", \"unreachable\", \"connection_lost\", \"refused\", \"invalid\" or \"broken\" expected",
         ),
         (
             "status",

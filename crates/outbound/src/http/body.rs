@@ -148,11 +148,16 @@ fn broken_off(error: &hyper::Error) -> Fault {
             Some(ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset)
         )
     };
-    let words = match is_closed {
-        true => "the connection was closed in the middle of the answer".to_owned(),
-        false => format!("the answer has broken off: {}", words(error)),
-    };
-    fault(FaultKind::Broken, words)
+    match is_closed {
+        true => {
+            let words = "the connection was closed in the middle of the answer";
+            fault(FaultKind::ConnectionLost, words)
+        }
+        false => {
+            let words = format!("the answer has broken off: {}", words(error));
+            fault(FaultKind::Broken, words)
+        }
+    }
 }
 
 /// A body that a script reads piece by piece.

@@ -146,7 +146,7 @@ fn no_answer(error: &hyper::Error, place: &Place) -> Fault {
     match is_gone(error) {
         true => {
             let words = format!("{place} closed the connection without an answer");
-            fault(FaultKind::Unreachable, words)
+            fault(FaultKind::ConnectionLost, words)
         }
         false => {
             let words = format!("no answer of {place} that makes sense: {}", words(error));

@@ -10,17 +10,24 @@ const ROLLED_BACK: [&str; 2] = ["mysql: 1213 ", "mysql: 1180 "];
 /// administrator (1927), idle for too long (4031), a packet that it does not read to its end (1153).
 const LAST_WORDS: [u16; 5] = [1053, 1927, 4031, 1153, 1159];
 
+/// Those of them that are not the statement's fault.
+const GOODBYES: [u16; 3] = [1053, 1927, 4031];
+
 /// As whoever asked is told.
 pub(super) fn fault(error: &Error) -> Fault {
     let (kind, words) = match error {
         Error::Server(error) => {
             let words = format!("{} ({}): {}", error.code, error.state, error.message);
-            (FaultKind::Refused, words)
+            let kind = match GOODBYES.contains(&error.code) {
+                true => FaultKind::ConnectionLost,
+                false => FaultKind::Refused,
+            };
+            (kind, words)
         }
         Error::Io(IoError::Tls(error)) => (FaultKind::Broken, format!("TLS: {error}")),
         Error::Io(IoError::Io(error)) => (
-            FaultKind::Unreachable,
-            format!("connection failed or lost: {error}"),
+            FaultKind::ConnectionLost,
+            format!("connection lost: {error}"),
         ),
         Error::Driver(DriverError::StmtParamsMismatch { required, supplied }) => {
             let words = format!(
@@ -29,7 +36,7 @@ pub(super) fn fault(error: &Error) -> Fault {
             (FaultKind::Invalid, words)
         }
         Error::Driver(DriverError::ConnectionClosed) => {
-            (FaultKind::Unreachable, "connection lost".to_owned())
+            (FaultKind::ConnectionLost, "connection lost".to_owned())
         }
         Error::Driver(error @ (DriverError::Params(_) | DriverError::MixedParams)) => {
             let words = format!("values are bound to ? only, in order: {error}");
@@ -44,6 +51,23 @@ pub(super) fn fault(error: &Error) -> Fault {
         Error::Url(error) => (FaultKind::Invalid, error.to_string()),
     };
     Fault::new(kind, format!("mysql: {words}"))
+}
+
+/// The same of an attempt to connect.
+pub(super) fn not_connected(error: &Error) -> Fault {
+    match error {
+        Error::Io(IoError::Io(error)) => {
+            let words = format!("mysql: not connected: {error}");
+            Fault::new(FaultKind::Unreachable, words)
+        }
+        error => match fault(error) {
+            Fault {
+                kind: FaultKind::ConnectionLost,
+                words,
+            } => Fault::new(FaultKind::Unreachable, words),
+            fault => fault,
+        },
+    }
 }
 
 /// Whether the connection is of no use after it.

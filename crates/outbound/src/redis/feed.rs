@@ -134,7 +134,7 @@ impl Source {
         loop {
             feed.lost.notified().await;
             let words = "redis: the subscription's connection was lost; what is published meanwhile is missed";
-            queue.tell(Fault::new(FaultKind::Unreachable, words));
+            queue.tell(Fault::new(FaultKind::ConnectionLost, words));
             let mut pause = Duration::ZERO;
             feed = loop {
                 sleep(pause).await;
@@ -151,7 +151,7 @@ impl Source {
         let feed = timeout(self.connect_timeout, self.subscribe(queue)).await;
         feed.unwrap_or_else(|_| {
             let words = format!("redis: not subscribed within {:?}", self.connect_timeout);
-            Err(Fault::new(FaultKind::Timeout, words))
+            Err(Fault::new(FaultKind::Unreachable, words))
         })
     }
 

@@ -21,7 +21,7 @@ use veche_calls::redis::Keyspace;
 use veche_calls::{Fault, FaultKind, Tls};
 
 use super::PAUSES;
-use super::values::fault;
+use super::values::{fault, not_connected};
 use crate::authority;
 use crate::metrics::{Connected, Figures};
 
@@ -58,7 +58,7 @@ impl Dialer {
                 Ok::<(), redis::aio::SendError>(())
             });
         let connection = client.get_multiplexed_async_connection_with_config(&config);
-        connection.await.map_err(|error| fault(&error))
+        connection.await.map_err(|error| not_connected(&error))
     }
 
     async fn client(&self) -> Result<Client, Fault> {
@@ -195,7 +195,7 @@ impl Link {
             .await
             .unwrap_or_else(|_| {
                 let words = format!("redis: not connected within {:?}", self.connect_timeout);
-                Err(Fault::new(FaultKind::Timeout, words))
+                Err(Fault::new(FaultKind::Unreachable, words))
             });
         match connection {
             Ok(connection) => Ok(self.up(connection, is_over)),

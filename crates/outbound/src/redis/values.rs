@@ -62,8 +62,8 @@ fn words(code: &str, details: Option<&str>) -> String {
 pub(super) fn fault(error: &RedisError) -> Fault {
     let (kind, said) = match error.kind() {
         ErrorKind::Io => (
-            FaultKind::Unreachable,
-            format!("connection failed or lost: {error}"),
+            FaultKind::ConnectionLost,
+            format!("connection lost: {error}"),
         ),
         ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed => {
             let code = error.code().unwrap_or("ERR");
@@ -73,4 +73,15 @@ pub(super) fn fault(error: &RedisError) -> Fault {
         _ => (FaultKind::Broken, error.to_string()),
     };
     Fault::new(kind, format!("redis: {said}"))
+}
+
+/// The same of an attempt to connect.
+pub(super) fn not_connected(error: &RedisError) -> Fault {
+    match error.kind() {
+        ErrorKind::Io => {
+            let words = format!("redis: not connected: {error}");
+            Fault::new(FaultKind::Unreachable, words)
+        }
+        _ => fault(error),
+    }
 }

@@ -172,8 +172,8 @@ fn streams() {
     let stream = bench.stream(get(&server.url("/")));
     assert_eq!(bench.read(&stream), Ok(Some(b"short".to_vec())));
     assert_eq!(
-        bench.read(&stream).expect_err("broken").kind,
-        FaultKind::Broken
+        bench.read(&stream).expect_err("broken off").kind,
+        FaultKind::ConnectionLost
     );
     let stranger = Handle::new(());
     assert_eq!(

@@ -10,6 +10,7 @@ use veche_calls::FaultKind;
 
 use super::argument::Arguments;
 use super::core::{any_channel_name, channel_name};
+use super::errors::{FULL, tagged};
 use super::{fault, json};
 use crate::desk::Desk;
 
@@ -67,7 +68,8 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
 
 fn begin(desk: &Desk, method: &str, body: &[u8]) -> mlua::Result<f64> {
     let token = desk.command(method.to_owned(), body);
-    let token = token.ok_or_else(|| fault("too much is sent at once: wait now and then"))?;
+    let full = || tagged("too much is sent at once: wait now and then", FULL, None);
+    let token = token.ok_or_else(|| fault(full()))?;
     Ok(token.0 as f64)
 }
 
@@ -150,5 +152,6 @@ pub(super) fn to_lua(lua: &Lua, body: &[u8]) -> mlua::Result<MultiValue> {
     }
     let error: Table = answer.raw_get("error")?;
     let words: String = error.raw_get("message")?;
-    (false, words, FaultKind::Refused.name()).into_lua_multi(lua)
+    let kind = FaultKind::Refused.name();
+    (false, tagged(&words, kind, error.raw_get("code")?), kind).into_lua_multi(lua)
 }

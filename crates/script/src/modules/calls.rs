@@ -8,6 +8,7 @@ use veche_calls::redis::{RedisReply, RedisValue};
 use veche_calls::{Outcome, Reply};
 
 use super::argument::as_number;
+use super::errors::tagged;
 use super::{api, channels, far, fault, http_client, mysql, password, redis, resolve};
 use crate::desk::Desk;
 use crate::effects::Token;
@@ -49,7 +50,10 @@ pub(crate) fn plain(outcome: &Outcome) -> Option<Argument<'_>> {
 /// `true` and the reply; `false`, what a person is told and what a program can tell it by.
 fn to_lua(lua: &Lua, desk: &Desk, outcome: Outcome) -> mlua::Result<MultiValue> {
     let reply = match outcome {
-        Err(fault) => return (false, fault.words, fault.kind.name()).into_lua_multi(lua),
+        Err(fault) => {
+            let kind = fault.kind.name();
+            return (false, tagged(&fault.words, kind, None), kind).into_lua_multi(lua);
+        }
         Ok(reply) => reply,
     };
     match reply {

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use mlua::{Lua, LuaString, Table, Value, Variadic};
 
+use super::errors::{FULL, tagged};
 use super::{fault, json};
 use crate::MessageKind;
 use crate::desk::{Desk, Woken};
@@ -150,15 +151,16 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                     return Ok(Value::Number(token.0 as f64));
                 }
                 Some(false) if is_refused => {
-                    return Err(fault(format!(
-                        "too much waits to be published to {channel:?}: try again later"
-                    )));
+                    let words =
+                        format!("too much waits to be published to {channel:?}: try again later");
+                    return Err(fault(tagged(&words, FULL, None)));
                 }
                 Some(false) => {}
             }
             let mut effects = desk.world.effects.borrow_mut();
             let Some(data) = effects.keep(&data) else {
-                return Err(fault("too much was published in one turn"));
+                let words = "too much was published in one turn";
+                return Err(fault(tagged(words, FULL, None)));
             };
             effects.list.push(Effect::Publish {
                 channel,

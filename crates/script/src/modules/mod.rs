@@ -11,6 +11,7 @@ mod connection;
 mod cookie;
 mod core;
 mod dict;
+pub(crate) mod errors;
 mod far;
 mod hash;
 pub(crate) mod held;
@@ -58,6 +59,7 @@ pub(crate) fn install(
     core::install(lua, desk, native)?;
     connection::install(lua, desk, native)?;
     calls::install(lua, desk, native)?;
+    errors::install(lua, native)?;
     far::install(lua, desk, native)?;
     channels::install(lua, desk, native)?;
     api::install(lua, desk, native)?;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use mlua::{Lua, LuaSerdeExt as _, MultiValue, Table, Value};
 use veche_calls::redis::{Command, Keyspace, RedisAction, RedisReply, RedisValue};
-use veche_calls::{Call, Redis};
+use veche_calls::{Call, FaultKind, Redis};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
+use super::errors::tagged;
 use super::fault;
 use super::kept::Kept;
 use super::server::{Kind, Options};
@@ -323,7 +324,8 @@ pub(super) fn to_lua(lua: &Lua, reply: RedisReply) -> mlua::Result<Value> {
                     _ => None,
                 });
             if let Some((place, words)) = failed {
-                return Err(fault(format!("redis: command {place}: {words}")));
+                let words = format!("redis: command {place}: {words}");
+                return Err(fault(tagged(&words, FaultKind::Refused.name(), None)));
             }
             to_value(lua, RedisValue::List(values))?
         }

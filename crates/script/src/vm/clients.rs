@@ -3,11 +3,13 @@
 //! An open one is a connection as any other, with handlers of ours ([`lua/websocket.lua`]) instead of the
 //! application's. It belongs to the VM that has dialed it, and no other adopts it.
 
+use veche_calls::FaultKind;
+
 use super::Vm;
 use crate::ConnectionId;
 use crate::Now;
 use crate::effects::{Level, Token};
-use crate::modules;
+use crate::modules::{self, errors::tagged};
 use crate::raw::Argument;
 
 /// Older code has ended, or the server does (RFC 6455, section 7.4.1).
@@ -58,7 +60,7 @@ impl Vm {
         if let Some(object) = self.desk.take_dial(token) {
             self.machine.release(object);
             self.desk.client_gone();
-            self.fail(token, why);
+            self.fail(token, &not_open(why));
             self.settle();
         }
     }
@@ -103,5 +105,14 @@ impl Vm {
     /// Whether it has connections to other servers, or opens some.
     pub(super) fn has_clients(&self) -> bool {
         self.desk.dials_any() || self.ids(|local| local.is_client).next().is_some()
+    }
+}
+
+/// Why a connection did not open, with its kind: what a server says no with is a status of HTTP.
+fn not_open(why: &str) -> String {
+    let status = why.strip_prefix("the server answered with status ");
+    match status.and_then(|status| status.parse().ok()) {
+        Some(status) => tagged(why, FaultKind::Refused.name(), Some(status)),
+        None => tagged(why, FaultKind::Unreachable.name(), None),
     }
 }

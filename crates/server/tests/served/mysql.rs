@@ -78,7 +78,7 @@ fn a_database_that_crashes_and_returns() {
             );
         });
         assert!(
-            server.log().contains("mysql: connection failed or lost"),
+            server.log().contains("mysql: connection lost: "),
             "{}",
             server.log()
         );
@@ -87,10 +87,13 @@ fn a_database_that_crashes_and_returns() {
             assert_eq!(ask(&format!("select {number}")), (200, number.to_string()));
         }
         let metrics = Metrics::scrape(server.internal);
-        let unreachable = ["client=\"mysql\"", "kind=\"unreachable\""];
+        let errors = |kind: &str| {
+            let labels = ["client=\"mysql\"", &*format!("kind=\"{kind}\"")];
+            metrics.sum("veche_outbound_errors_total", &labels)
+        };
         assert_eq!(
-            metrics.sum("veche_outbound_errors_total", &unreachable),
-            30.0
+            (errors("connection_lost"), errors("unreachable")),
+            (10.0, 20.0)
         );
     }
 }

@@ -195,6 +195,53 @@ function t.time_is_limited()
   check.equal(quick:ping(), "PONG")
 end
 
+function t.errors_have_kinds()
+  local function about(f, ...)
+    local ok, why = pcall(f, ...)
+    check.equal(ok, false)
+    check.equal(type(why), "string")
+    return veche.error(why)
+  end
+  r:set("text", "x")
+  local what = about(r.lpush, r, "text", "y")
+  check.equal(what.kind, "refused")
+  check.equal(what.code, "WRONGTYPE")
+  check.equal(what.retryable, false)
+  check.equal(what.message:find("redis: WRONGTYPE Operation against a key", 1, true) ~= nil, true)
+  what = about(r.pipeline, r, { { "get", "text" }, { "lpush", "text", "y" } })
+  check.equal(what.kind, "refused")
+  check.equal(what.code, "WRONGTYPE")
+  -- A connection that the server closes while a command waits on it.
+  local few = veche.redis.connect(veche.config.url .. "&pool=1&wait_timeout=0.2")
+  local task = veche.spawn(function()
+    local ok, why = pcall(few.blpop, few, "never", 20)
+    return why
+  end)
+  veche.sleep(0.1)
+  what = about(few.brpop, few, "never", 1)
+  check.equal(what.kind, "pool_full")
+  check.equal(what.retryable, true)
+  for id in r:client("LIST"):gmatch("id=(%d+)[^\n]* cmd=blpop ") do r:client("KILL", "ID", id) end
+  what = veche.error(task:join())
+  check.equal(what.kind, "connection_lost")
+  check.equal(what.retryable, false)
+  local quick = veche.redis.connect(veche.config.url .. "&timeout=0.05")
+  what = about(quick.eval, quick, [[
+    local t = redis.call('time')
+    while true do
+      local now = redis.call('time')
+      if (now[1] - t[1]) * 1000000 + now[2] - t[2] > 200000 then return 1 end
+    end]], 0)
+  check.equal(what.kind, "timeout")
+  check.equal(what.retryable, false)
+  veche.sleep(0.2)
+  local nobody = veche.redis.connect("redis://127.0.0.1:1/")
+  what = about(nobody.get, nobody, "x")
+  check.equal(what.kind, "unreachable")
+  check.equal(what.retryable, true)
+  check.equal(about(error, "redis: own").kind, "script")
+end
+
 function t.subscriptions()
   local sub = r:subscribe("news", "more")
   local all = r:psubscribe("n*")

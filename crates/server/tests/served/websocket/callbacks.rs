@@ -126,8 +126,8 @@ fn reconnecting_until_it_is_closed() {
         assert_eq!(
             told,
             "closed\nopen\nfirst\nclose 1012 restart\n\
-             error the server answered with status 503\n\
-             error the server closed the connection before it answered\n\
+             error the server answered with status 503 [refused 503]\n\
+             error the server closed the connection before it answered [unreachable]\n\
              open\nclose 1006 \n\
              open\nlast\nclose 4000 bye"
         );

@@ -1,0 +1,296 @@
+//! `veche.error`: what a program can tell an error by. Errors are words; those of clients end with their kind in brackets,
+//! and it is read from there, so that it stays whatever way they take.
+
+use mlua::{Lua, Table, Value};
+use veche_calls::FaultKind;
+
+use crate::{CLOSED, GONE};
+
+/// What is too much to be taken now, in the same turn or of the same worker.
+pub(super) const FULL: &str = "full";
+
+/// What waits of a coroutine that is cancelled fail with.
+const CANCELLED: &str = "cancelled";
+
+/// MySQL's codes of statements that were not carried out, and may be at another time: deadlocks, locks, too many
+/// connections, a row that has changed since the transaction began.
+const MYSQL_PASSES: [u32; 6] = [1020, 1040, 1203, 1205, 1213, 3572];
+
+/// The same of Redis: it loads its data, runs a script, or is without the other nodes.
+const REDIS_PASSES: [&str; 6] = [
+    "LOADING",
+    "BUSY",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "MASTERDOWN",
+    "NOREPLICAS",
+];
+
+/// The same of the API: too much was published.
+const API_PASSES: u32 = 111;
+
+/// Returns words with a kind, and with the other side's code where the words have none.
+pub(crate) fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
+    match code {
+        Some(code) => format!("{words} [{kind} {code}]"),
+        None => format!("{words} [{kind}]"),
+    }
+}
+
+/// What is known of an error.
+#[derive(Debug, PartialEq)]
+struct About<'a> {
+    kind: &'a str,
+    code: Option<Code<'a>>,
+    is_retryable: bool,
+    message: &'a str,
+}
+
+/// What the other side calls it.
+#[derive(Debug, PartialEq)]
+enum Code<'a> {
+    Number(u32),
+    Name(&'a str),
+}
+
+/// An error of the script itself, or of a module that asks nobody.
+const SCRIPT: &str = "script";
+
+/// A client of ours, or the connection of a handler, is not there any more.
+const IS_CLOSED: &str = "closed";
+
+/// Reads words.
+fn read(words: &str) -> About<'_> {
+    let (words, _) = words
+        .split_once("\nstack traceback:")
+        .unwrap_or((words, ""));
+    let Some((message, kind, told)) = without_tag(words) else {
+        let is = |what: &str| words.strip_suffix(what).is_some_and(is_place);
+        let kind = match words {
+            _ if is(CLOSED) || is(GONE) => IS_CLOSED,
+            _ if is(CANCELLED) => CANCELLED,
+            _ => SCRIPT,
+        };
+        return About {
+            kind,
+            code: None,
+            is_retryable: false,
+            message: words,
+        };
+    };
+    let (code, passes) = match told {
+        Some(number) => (Some(Code::Number(number)), number == API_PASSES),
+        None => code(message),
+    };
+    let is_retryable = match kind {
+        _ if kind == FaultKind::PoolFull.name() || kind == FULL => true,
+        _ if kind == FaultKind::Unreachable.name() => true,
+        _ if kind == FaultKind::Refused.name() => passes,
+        _ => false,
+    };
+    About {
+        kind,
+        code,
+        is_retryable,
+        message,
+    }
+}
+
+/// Nothing, or where in a script it was raised: `app.lua:7: `.
+fn is_place(text: &str) -> bool {
+    text.is_empty()
+        || text
+            .strip_suffix(": ")
+            .and_then(|place| place.rsplit_once(':'))
+            .is_some_and(|(_, line)| line.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The words before a tag, its kind and its code.
+fn without_tag(words: &str) -> Option<(&str, &str, Option<u32>)> {
+    let (message, tag) = words.strip_suffix(']')?.rsplit_once(" [")?;
+    let (kind, code) = match tag.split_once(' ') {
+        Some((kind, code)) => (kind, Some(code.parse().ok()?)),
+        None => (tag, None),
+    };
+    let is_known = kind == FULL || FaultKind::ALL.iter().any(|known| known.name() == kind);
+    is_known.then_some((message, kind, code))
+}
+
+/// A server's code at its place in the words, and whether what it says of passes.
+fn code(message: &str) -> (Option<Code<'_>>, bool) {
+    let behind = |client: &str| message.split_once(client).map(|(_, behind)| behind);
+    if let Some(said) = behind("mysql: ") {
+        let number = said.split_once(" (").map(|(number, _)| number.parse());
+        if let Some(Ok(number)) = number {
+            return (Some(Code::Number(number)), MYSQL_PASSES.contains(&number));
+        }
+    }
+    if let Some(said) = behind("redis: ") {
+        let (said, is_alone) = match said.strip_prefix("command ") {
+            // The others of its pipeline were carried out.
+            Some(said) => (said.split_once(": ").map_or("", |(_, said)| said), false),
+            None => (said, true),
+        };
+        let name = said.split([' ', '\n']).next().unwrap_or_default();
+        let is_code = name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_uppercase());
+        if is_code {
+            let passes = is_alone && REDIS_PASSES.contains(&name);
+            return (Some(Code::Name(name)), passes);
+        }
+    }
+    (None, false)
+}
+
+pub(super) fn install(lua: &Lua, native: &Table) -> mlua::Result<()> {
+    let about = lua.create_function(|lua, error: Value| {
+        let table = lua.create_table_with_capacity(0, 4)?;
+        let Value::String(words) = &error else {
+            table.raw_set("kind", SCRIPT)?;
+            table.raw_set("retryable", false)?;
+            // Its own words could only come from its metatable.
+            let words = match &error {
+                Value::Error(error) => super::words(error),
+                Value::Table(_) | Value::UserData(_) => {
+                    format!("an error object, a {}", error.type_name())
+                }
+                other => other.to_string()?,
+            };
+            table.raw_set("message", words)?;
+            return Ok(table);
+        };
+        let words = words.to_string_lossy();
+        let About {
+            kind,
+            code,
+            is_retryable,
+            message,
+        } = read(&words);
+        table.raw_set("kind", kind)?;
+        table.raw_set("retryable", is_retryable)?;
+        table.raw_set("message", message)?;
+        match code {
+            None => {}
+            Some(Code::Number(number)) => table.raw_set("code", f64::from(number))?,
+            Some(Code::Name(name)) => table.raw_set("code", name)?,
+        }
+        Ok(table)
+    })?;
+    native.set("about_error", about)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_their_kind_and_their_code() {
+        let number = |number| Some(Code::Number(number));
+        for (words, kind, code, is_retryable, message) in [
+            (
+                "app.lua:7: mysql: no result within 30s [timeout]",
+                "timeout",
+                None,
+                false,
+                "app.lua:7: mysql: no result within 30s",
+            ),
+            ("mysql: x [pool_full]", "pool_full", None, true, "mysql: x"),
+            (
+                "redis: x [unreachable]",
+                "unreachable",
+                None,
+                true,
+                "redis: x",
+            ),
+            (
+                "could not save: app.lua:7: mysql: 1213 (40001): Deadlock [refused]",
+                "refused",
+                number(1213),
+                true,
+                "could not save: app.lua:7: mysql: 1213 (40001): Deadlock",
+            ),
+            (
+                "mysql: 1062 (23000): Duplicate entry 'x [timeout]' [refused]\nstack traceback:\n\tx [broken]",
+                "refused",
+                number(1062),
+                false,
+                "mysql: 1062 (23000): Duplicate entry 'x [timeout]'",
+            ),
+            (
+                "mysql: 1927 (70100): Connection was killed [connection_lost]",
+                "connection_lost",
+                number(1927),
+                false,
+                "mysql: 1927 (70100): Connection was killed",
+            ),
+            (
+                "redis: LOADING Redis is loading [refused]",
+                "refused",
+                Some(Code::Name("LOADING")),
+                true,
+                "redis: LOADING Redis is loading",
+            ),
+            (
+                "redis: command 2: TRYAGAIN [refused]",
+                "refused",
+                Some(Code::Name("TRYAGAIN")),
+                false,
+                "redis: command 2: TRYAGAIN",
+            ),
+            (
+                "slow down [refused 111]",
+                "refused",
+                number(111),
+                true,
+                "slow down",
+            ),
+            (
+                "ws://x: no [refused 403]",
+                "refused",
+                number(403),
+                false,
+                "ws://x: no",
+            ),
+            ("it is full [full]", "full", None, true, "it is full"),
+            (
+                "a.lua:1: cancelled",
+                "cancelled",
+                None,
+                false,
+                "a.lua:1: cancelled",
+            ),
+            (CLOSED, "closed", None, false, CLOSED),
+            (
+                "a.lua:1: the client is gone",
+                "closed",
+                None,
+                false,
+                "a.lua:1: the client is gone",
+            ),
+            (
+                "the order was cancelled",
+                "script",
+                None,
+                false,
+                "the order was cancelled",
+            ),
+            ("a [7]", "script", None, false, "a [7]"),
+            ("a [timeout] b", "script", None, false, "a [timeout] b"),
+            ("a [refused x]", "script", None, false, "a [refused x]"),
+            ("[timeout]", "script", None, false, "[timeout]"),
+            ("", "script", None, false, ""),
+        ] {
+            let about = About {
+                kind,
+                code,
+                is_retryable,
+                message,
+            };
+            assert_eq!(read(words), about);
+        }
+        for kind in FaultKind::ALL {
+            let words = tagged("x", kind.name(), None);
+            assert_eq!(read(&words).kind, kind.name());
+        }
+        assert_eq!(read(&tagged("x", FULL, Some(7))).code, number(7));
+    }
+}
