@@ -12,6 +12,8 @@ pub struct Database {
     pub server: Server,
     /// Its name there.
     pub name: Option<String>,
+    /// The name of its connections: databases that differ in it alone share none.
+    pub pool_name: Option<String>,
     /// Most connections at once, at least 1.
     pub pool: usize,
     /// How long a connection may take to come about.

@@ -12,6 +12,8 @@ pub struct Keyspace {
     pub server: Server,
     /// Number of the database there.
     pub database: u32,
+    /// The name of its connections: keyspaces that differ in it alone share none.
+    pub pool_name: Option<String>,
     /// Most connections for commands that wait in the server, at least 1.
     pub pool: usize,
     /// How long a connection may take to come about.

@@ -17,6 +17,18 @@ pub struct Server {
     pub tls: Tls,
 }
 
+impl Server {
+    /// Returns the name of connections to what has that name there, for those that have no other.
+    #[must_use]
+    pub fn pool_name(&self, name: &str) -> String {
+        let Self { host, port, .. } = self;
+        match host.contains(':') {
+            true => format!("[{host}]:{port}/{name}"),
+            false => format!("{host}:{port}/{name}"),
+        }
+    }
+}
+
 /// What must not be in a log.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret(pub String);

@@ -19,6 +19,7 @@ use veche_calls::{Fault, FaultKind, Lease, Mysql, Outcome, Reply, Tls};
 
 use crate::authority;
 use crate::metrics::Figures;
+use crate::pool::held::shortened;
 use crate::pool::{Dial, Limits, Pool, Taken};
 use errors::{fault, has_ended_transaction, lost, not_connected};
 use traces::leaves_traces;
@@ -46,9 +47,16 @@ impl Client {
             options: options(database),
             tls: database.server.tls.clone(),
         };
+        let name = match &database.pool_name {
+            Some(name) => name.clone(),
+            None => {
+                let of = database.name.as_deref().unwrap_or_default();
+                database.server.pool_name(of)
+            }
+        };
         Self {
             database: Arc::clone(database),
-            pool: Pool::new("mysql", dialer, limits, figures),
+            pool: Pool::new("mysql", name, dialer, limits, figures),
         }
     }
 
@@ -78,7 +86,7 @@ impl Client {
 
     /// On a connection of its own.
     async fn run(&self, statement: Statement) -> Result<MysqlReply, Fault> {
-        let mut taken = self.pool.take().await?;
+        let mut taken = self.pool.take(shortened(&statement.sql)).await?;
         let leaves_traces = leaves_traces(&statement.sql);
         let (reply, is_usable) = self.within_time(&mut taken, statement).await;
         if is_usable {
@@ -92,7 +100,7 @@ impl Client {
     }
 
     async fn begin(&self) -> Result<MysqlReply, Fault> {
-        let mut taken = self.pool.take().await?;
+        let mut taken = self.pool.take("a transaction".to_owned()).await?;
         self.command(&mut taken, "START TRANSACTION").await?;
         let transaction = Transaction {
             open: Mutex::new(Some(Open {
@@ -116,7 +124,11 @@ impl Client {
             return Err(Fault::new(FaultKind::Invalid, why));
         }
         open.has_traces |= leaves_traces(&statement.sql);
+        let short = shortened(&statement.sql);
+        open.taken.set_use(format!("{short} in a transaction"));
         let (reply, is_usable) = self.within_time(&mut open.taken, statement).await;
+        let idle = format!("a transaction that waits for its script behind {short}");
+        open.taken.set_use(idle);
         if is_usable {
             open.ended = match &reply {
                 Ok(_) if !is_in_transaction(open.taken.connection()) => Some(

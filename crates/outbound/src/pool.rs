@@ -4,6 +4,8 @@
 //! dead one never gets to anybody. What is not given back on purpose is closed: a call that was cancelled or took too
 //! long leaves nothing behind.
 
+pub(crate) mod held;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -17,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use veche_calls::{Fault, FaultKind};
 
 use crate::metrics::{Busy, Connected, Figures};
+use held::{Held, Place};
 
 /// How connections come about.
 pub(crate) trait Dial: Send + Sync + 'static {
@@ -46,9 +49,12 @@ pub(crate) struct Limits {
 pub(crate) struct Pool<D: Dial> {
     /// What is spoken, for words.
     kind: &'static str,
+    /// For words as well.
+    name: String,
     dial: D,
     limits: Limits,
     free: Arc<Semaphore>,
+    held: Arc<Held>,
     /// With the time since when they are idle: the longest first.
     idle: Mutex<VecDeque<(Open<D>, Instant)>>,
     figures: Arc<Figures>,
@@ -64,15 +70,18 @@ impl<D: Dial> Pool<D> {
     /// To be called on the runtime.
     pub(crate) fn new(
         kind: &'static str,
+        name: String,
         dial: D,
         limits: Limits,
         figures: Arc<Figures>,
     ) -> Arc<Self> {
         let pool = Arc::new(Self {
             kind,
+            name,
             dial,
             limits,
             free: Arc::new(Semaphore::new(limits.size)),
+            held: Arc::default(),
             idle: Mutex::default(),
             figures,
         });
@@ -80,9 +89,9 @@ impl<D: Dial> Pool<D> {
         pool
     }
 
-    /// A connection that answers. Waits for one to be free.
-    pub(crate) async fn take(self: &Arc<Self>) -> Result<Taken<D>, Fault> {
-        let permit = self.permit().await?;
+    /// A connection that answers, and what it is for. Waits for one to be free.
+    pub(crate) async fn take(self: &Arc<Self>, use_text: String) -> Result<Taken<D>, Fault> {
+        let permit = self.permit(use_text).await?;
         let alive = loop {
             // Of those that were used last: the others may be closed one day.
             let Some((mut open, _)) = self.idle.lock().pop_back() else {
@@ -104,13 +113,13 @@ impl<D: Dial> Pool<D> {
                 connection,
                 connected,
                 pool: Arc::clone(self),
-                _permit: permit,
+                permit,
             }),
             is_midway: false,
         })
     }
 
-    async fn permit(&self) -> Result<Permit, Fault> {
+    async fn permit(&self, use_text: String) -> Result<Permit, Fault> {
         let free = Arc::clone(&self.free);
         let permit = match Arc::clone(&free).try_acquire_owned() {
             Ok(permit) => permit,
@@ -121,15 +130,21 @@ impl<D: Dial> Pool<D> {
                 } = self.limits;
                 let Ok(Ok(permit)) = timeout(wait_timeout, free.acquire_owned()).await else {
                     let words = format!(
-                        "{}: no free connection within {wait_timeout:?}: all {size} are in use",
-                        self.kind
+                        "{}: no free connection within {wait_timeout:?}: all {size} of the pool {:?} are in use: {}",
+                        self.kind,
+                        self.name,
+                        self.held.words()
                     );
                     return Err(Fault::new(FaultKind::PoolFull, words));
                 };
                 permit
             }
         };
-        Ok((permit, self.figures.used()))
+        Ok(Permit {
+            place: self.held.begin(use_text),
+            _busy: self.figures.used(),
+            _free: permit,
+        })
     }
 
     async fn connect(&self) -> Result<Open<D>, Fault> {
@@ -143,7 +158,14 @@ impl<D: Dial> Pool<D> {
     }
 }
 
-type Permit = (OwnedSemaphorePermit, Busy);
+/// The right to a connection.
+#[derive(Debug)]
+struct Permit {
+    place: Place,
+    _busy: Busy,
+    /// Freed last.
+    _free: OwnedSemaphorePermit,
+}
 
 /// A connection in use. Dropped it is closed.
 #[derive(Debug)]
@@ -160,7 +182,7 @@ struct Of<D: Dial> {
     connected: Connected,
     pool: Arc<Pool<D>>,
     /// Freed last.
-    _permit: Permit,
+    permit: Permit,
 }
 
 impl<D: Dial> Taken<D> {
@@ -168,6 +190,13 @@ impl<D: Dial> Taken<D> {
     pub(crate) fn begin(&mut self) -> &mut D::Connection {
         self.is_midway = true;
         self.connection()
+    }
+
+    /// What it is for from now on.
+    pub(crate) fn set_use(&self, text: String) {
+        if let Some(of) = &self.of {
+            of.permit.place.set(text);
+        }
     }
 
     /// The answer has come, or none will.
@@ -202,7 +231,7 @@ impl<D: Dial> Drop for Taken<D> {
             runtime.spawn(async move {
                 let within = of.pool.limits.connect_timeout;
                 let _ = timeout(within, of.pool.dial.abort(of.connection)).await;
-                drop((of.connected, of._permit));
+                drop((of.connected, of.permit));
             });
         }
     }

@@ -17,6 +17,7 @@ use veche_calls::redis::{Command, Keyspace, RedisAction, RedisReply, RedisValue}
 use veche_calls::{CallId, Fault, FaultKind, Lease, Outcome, Redis, Reply};
 
 use crate::metrics::Figures;
+use crate::pool::held::shortened;
 use crate::pool::{Dial, Limits, Pool};
 use feed::Subscription;
 use link::{Dialer, Link};
@@ -45,6 +46,10 @@ impl Client {
             wait_timeout: keyspace.wait_timeout,
             idle_timeout: keyspace.idle_timeout,
         };
+        let name = match &keyspace.pool_name {
+            Some(name) => name.clone(),
+            None => keyspace.server.pool_name(&keyspace.database.to_string()),
+        };
         Self {
             keyspace: Arc::clone(keyspace),
             link: Link::new(
@@ -52,7 +57,7 @@ impl Client {
                 keyspace.connect_timeout,
                 Arc::clone(&figures),
             ),
-            blocking: Pool::new("redis", dialer.clone(), limits, Arc::clone(&figures)),
+            blocking: Pool::new("redis", name, dialer.clone(), limits, Arc::clone(&figures)),
             dialer,
             figures,
         }
@@ -157,7 +162,7 @@ impl Client {
     }
 
     async fn block(&self, command: &Command) -> Result<RedisReply, Fault> {
-        let mut taken = self.blocking.take().await?;
+        let mut taken = self.blocking.take(shown(command)).await?;
         // The server ends the wait, by the command's own timeout.
         let reply = send(taken.begin(), &[command], false).await;
         taken.settled();
@@ -182,6 +187,16 @@ fn one(value: RedisValue) -> Result<RedisReply, Fault> {
         RedisValue::Error(words) => Err(Fault::new(FaultKind::Refused, format!("redis: {words}"))),
         value => Ok(RedisReply::Value(value)),
     }
+}
+
+/// The command and its first argument, in short: a key, as a rule.
+fn shown(command: &Command) -> String {
+    let parts: Vec<_> = command
+        .parts()
+        .take(2)
+        .map(String::from_utf8_lossy)
+        .collect();
+    shortened(&parts.join(" "))
 }
 
 fn packed(command: &Command) -> Cmd {

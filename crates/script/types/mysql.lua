@@ -42,6 +42,8 @@ function mysql.code(why) end
 ---@field database? string
 ---@field tls? boolean|{ ca: string } `true`: the server's certificate is checked against the authorities that browsers trust; `ca`: against that PEM file.
 ---@field pool? integer Most connections, 1 to 10000; 10 unless told.
+---@field pool_name? string Those with another name share no connections, and its errors say it. 1 to 64 bytes; host, port and
+---database unless told.
 ---@field connect_timeout? number Seconds until a connection has to be there; 5 unless told.
 ---@field wait_timeout? number Seconds to wait for a connection to be free; 10 unless told.
 ---@field timeout? number Seconds that a statement may take; 30 unless told. Beyond it the server is told to end it.
@@ -61,7 +63,8 @@ function mysql.code(why) end
 ---call returns, or its transaction has ended.
 ---
 ---Errors of all its methods, with their kinds as `veche.error` tells them: "refused", the server's code, state and words
----("mysql: 1062 (23000): Duplicate entry …"); "unreachable" and "connection_lost"; "pool_full", no free connection in time; "timeout", no result in time; "broken", a result over `rows_max` or `bytes_max`; "invalid", two
+---("mysql: 1062 (23000): Duplicate entry …"); "unreachable" and "connection_lost"; "pool_full", no free connection in time, with
+---the statements that have them; "timeout", no result in time; "broken", a result over `rows_max` or `bytes_max`; "invalid", two
 ---columns of the same name, or more or fewer values than the statement has places. A bad argument; where nothing can wait.
 ---After "timeout" and "connection_lost" a statement that changes something may or may not have been carried out.
 ---@class veche.database

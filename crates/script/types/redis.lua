@@ -33,6 +33,8 @@ function redis.connect(options) end
 ---@field timeout? number Seconds that a command may take; 5 unless told. Those that wait in the server (BLPOP, XREAD BLOCK, …) have a timeout of their own.
 ---@field connect_timeout? number Seconds until a connection has to be there; 5 unless told.
 ---@field pool? integer Most connections for commands that wait in the server, 1 to 10000; 10 unless told.
+---@field pool_name? string Those with another name share no connections, and its errors say it. 1 to 64 bytes; host, port and
+---database unless told.
 ---@field wait_timeout? number Seconds to wait for one of those to be free; 10 unless told.
 ---@field idle_timeout? number Seconds after which one of those that nobody uses is closed; 300 unless told.
 ---@field queue? integer Most messages of a subscription that wait to be received, up to 1000000; 10000 unless told.

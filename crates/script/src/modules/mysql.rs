@@ -19,6 +19,7 @@ const KIND: Kind = Kind {
     port: 3306,
     options: &[
         "pool",
+        "pool_name",
         "wait_timeout",
         "idle_timeout",
         "rows_max",
@@ -98,6 +99,7 @@ fn connect(databases: &Kept<Database>, argument: &Value) -> mlua::Result<f64> {
     let database = Database {
         server: options.server()?,
         name: options.text("database")?,
+        pool_name: options.name("pool_name")?,
         pool: options.whole("pool", [1, 10_000], 10)?,
         connect_timeout: options.time("connect_timeout", 5.0)?,
         wait_timeout: options.time("wait_timeout", 10.0)?,

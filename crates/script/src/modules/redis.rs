@@ -20,7 +20,7 @@ const KIND: Kind = Kind {
     function: "redis.connect",
     schemes: ["redis", "rediss"],
     port: 6379,
-    options: &["pool", "wait_timeout", "idle_timeout", "queue"],
+    options: &["pool", "pool_name", "wait_timeout", "idle_timeout", "queue"],
 };
 
 /// Different servers of one VM.
@@ -166,6 +166,7 @@ fn connect(keyspaces: &Kept<Keyspace>, argument: &Value) -> mlua::Result<f64> {
     let keyspace = Keyspace {
         server: options.server()?,
         database: options.whole("database", [0, 1_000_000], 0)? as u32,
+        pool_name: options.name("pool_name")?,
         pool: options.whole("pool", [1, 10_000], 10)?,
         connect_timeout: options.time("connect_timeout", 5.0)?,
         wait_timeout: options.time("wait_timeout", 10.0)?,

@@ -13,6 +13,9 @@ use super::fault;
 /// Bytes of one option.
 const OPTION_BYTES_MAX: usize = 4096;
 
+/// Longest name.
+const NAME_BYTES_MAX: usize = 64;
+
 /// Longest time that an option can give, in seconds: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 
@@ -220,6 +223,20 @@ impl Options {
             None => Ok(None),
             Some(Given::Text(text)) => Ok(Some(text)),
             Some(_) => Err(self.bad(name, "a string")),
+        }
+    }
+
+    /// One that people read.
+    pub(super) fn name(&mut self, name: &str) -> mlua::Result<Option<String>> {
+        let text = self.text(name)?;
+        let is_good = |text: &String| {
+            (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
+        };
+        match text {
+            Some(text) if !is_good(&text) => {
+                Err(self.bad(name, "1 to 64 bytes without control characters"))
+            }
+            text => Ok(text),
         }
     }
 

@@ -249,7 +249,31 @@ function t.time_is_limited()
     if ok then ended[1] = ended[1] + 1 else ended[2], why = ended[2] + 1, result end
   end
   check.equal(ended[1], 2)
-  check.equal(why:find("mysql: no free connection within 200ms: all 2 are in use", 1, true) ~= nil, true)
+  local said = 'mysql: no free connection within 200ms: all 2 of the pool "127.0.0.1:%d+/test" are in use: '
+    .. '"select sleep%(0.28%)" for 0.%d s and 1 more such %[pool_full%]$'
+  check.is_true(why:find(said), why)
+end
+
+function t.a_full_pool_says_what_it_is_in_use_for()
+  local options = veche.config.url .. "&pool=1&wait_timeout=0.2&pool_name="
+  local a, b = veche.mysql.connect(options .. "a"), veche.mysql.connect(options .. "b")
+  local task = veche.spawn(a.value, a, "select  sleep(0.5),\n 'a secret'")
+  veche.sleep(0.1)
+  -- What has a pool of its own does not wait.
+  check.equal(b:value("select 7"), 7)
+  check.fails('all 1 of the pool "a" are in use: "select sleep(0.5), ?" for 0.', a.value, a, "select 7")
+  task:join()
+  a:transaction(function(tx)
+    local now = veche.spawn(tx.value, tx, "select sleep(0.4)")
+    veche.sleep(0.05)
+    check.fails('"select sleep(0.4)" in a transaction for 0.', a.value, a, "select 7")
+    now:join()
+    check.fails('a transaction that waits for its script behind "select sleep(0.4)" for ', a.value, a, "select 7")
+  end)
+  check.equal(a:value("select 7"), 7)
+  check.fails("bad option pool_name to 'mysql.connect': 1 to 64 bytes", veche.mysql.connect, { pool_name = "a\n" })
+  check.fails("bad option pool_name to", veche.mysql.connect, { pool_name = ("x"):rep(65) })
+  check.fails("bad option pool_name to", veche.mysql.connect, { pool_name = 7 })
 end
 
 function t.errors_have_kinds()

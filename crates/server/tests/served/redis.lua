@@ -165,7 +165,12 @@ function t.those_that_wait_hold_up_nobody()
   local began = veche.time.monotonic()
   check.equal(few:ping(), "PONG")
   check.equal(veche.time.monotonic() - began < 1, true)
-  check.fails("redis: no free connection within 200ms: all 2 are in use", few.brpop, few, "jobs", 1)
+  local full = 'redis: no free connection within 200ms: all 2 of the pool "127.0.0.1:'
+  check.fails(full, few.brpop, few, "jobs", 1)
+  check.fails('are in use: "BLPOP jobs" for 0.', few.brpop, few, "jobs", 1)
+  check.fails(" and 1 more such [pool_full]", few.brpop, few, "jobs", 1)
+  local own = veche.redis.connect(veche.config.url .. "&pool=2&wait_timeout=0.2&pool_name=own")
+  check.equal(own:blpop("nothing", 0.05), nil)
   r:rpush("jobs", "one", "two")
   local got = { tasks[1]:join()[2], tasks[2]:join()[2] }
   table.sort(got)
