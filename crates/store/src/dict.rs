@@ -2,7 +2,7 @@
 //!
 //! Its entries are spread over [shards](crate::shard) by a hash of the key. The limit in bytes is one for all of them;
 //! room is reserved before an entry grows, so that it holds at any moment. What has expired is not seen any more and is
-//! taken out bit by bit with later changes, and all at once before a change is refused for want of room.
+//! taken out bit by bit with later changes, and as much of it as is needed before a change is refused for want of room.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -20,6 +20,9 @@ const SHARDS: usize = 32;
 
 /// Expired entries that one change takes out, so that they go faster than new ones can come.
 const EXPIRED_PER_CHANGE: usize = 8;
+
+/// Expired entries that are taken out under one lock of a shard, to make room.
+const EXPIRED_PER_LOCK: usize = 64;
 
 /// Up to here all whole numbers are exact: a counter beyond it would stand still.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
@@ -230,13 +233,25 @@ impl Dict {
         shards.map(|Padded(shard)| shard.lock().count(now_ms)).sum()
     }
 
+    /// Takes out some entries that have expired, of each shard those that expired first; whether there may be more.
+    ///
+    /// For whoever looks after a dictionary from time to time: what is not taken out takes memory and nothing else.
+    pub fn expire(&self, now_ms: u64) -> bool {
+        let mut may_be_more = false;
+        for Padded(shard) in &self.shards {
+            let freed = shard.lock().expire(now_ms, EXPIRED_PER_LOCK);
+            self.free(freed);
+            may_be_more |= freed > 0;
+        }
+        may_be_more
+    }
+
     fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
         let hash = self.hasher.hash_one(key);
         &self.shards[hash as usize % SHARDS].0
     }
 
-    /// Changes an entry. `decide` may be called twice: expired entries of all shards are taken out in between, if there
-    /// is no room.
+    /// Changes an entry. `decide` may be called again: expired entries are taken out in between, if there is no room.
     fn change<R>(
         &self,
         key: &[u8],
@@ -246,7 +261,6 @@ impl Dict {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::Key);
         }
-        let mut is_swept = false;
         loop {
             let mut shard = self.shard(key).lock();
             self.free(shard.expire(now_ms, EXPIRED_PER_CHANGE));
@@ -266,18 +280,37 @@ impl Dict {
                 shard.put(key, value, expires_ms);
                 return Ok(result);
             }
-            if is_swept {
+            // One lock at a time: another worker may be doing the same.
+            drop(shard);
+            if !self.make_room(needed, now_ms) {
                 let bytes_max = self.options.bytes_max;
                 return Err(Error::Full { needed, bytes_max });
             }
-            // One lock at a time: another worker may be doing the same.
-            drop(shard);
-            for Padded(shard) in &self.shards {
-                let freed = shard.lock().expire(now_ms, usize::MAX);
-                self.free(freed);
-            }
-            is_swept = true;
         }
+    }
+
+    /// Takes out expired entries until so many bytes more are within the limit, and no others; whether there were any.
+    /// Somebody else may take the room, but no entry goes twice, so whoever tries again comes to an end.
+    fn make_room(&self, needed: usize, now_ms: u64) -> bool {
+        if needed > self.options.bytes_max {
+            return false;
+        }
+        let is_short = || self.used_bytes().saturating_add(needed) > self.options.bytes_max;
+        let mut has_freed = false;
+        let mut goes_on = true;
+        while goes_on {
+            goes_on = false;
+            for Padded(shard) in &self.shards {
+                if !is_short() {
+                    return true;
+                }
+                let freed = shard.lock().expire(now_ms, EXPIRED_PER_LOCK);
+                self.free(freed);
+                goes_on |= freed > 0;
+            }
+            has_freed |= goes_on;
+        }
+        has_freed
     }
 
     fn reserve(&self, bytes: usize) -> bool {

@@ -36,6 +36,9 @@ pub const DICTS_MAX: usize = 1024;
 /// Most tables of a process.
 pub const TABLES_MAX: usize = 1024;
 
+/// Expired rows of each table that go with one look after the store.
+const EXPIRED_PER_LOOK: usize = 256;
+
 /// Most queues of a process.
 pub const QUEUES_MAX: usize = 1024;
 
@@ -157,6 +160,20 @@ impl Store {
         self.tables.lock().values().cloned().collect()
     }
 
+    /// Takes out some of what has expired in each dictionary and each table, and holds each lock for a short time only;
+    /// whether there may be more. For whoever looks after the store from time to time.
+    pub fn expire(&self, now_ms: u64) -> bool {
+        let dicts: Vec<_> = self.dicts.lock().values().cloned().collect();
+        let mut may_be_more = false;
+        for dict in dicts {
+            may_be_more |= dict.expire(now_ms);
+        }
+        for table in self.tables() {
+            may_be_more |= table.expire(EXPIRED_PER_LOOK, now_ms) > 0;
+        }
+        may_be_more
+    }
+
     /// The counter of that name, which begins with 0 when it is first asked for.
     ///
     /// # Errors
@@ -207,6 +224,40 @@ mod tests {
         store.dict(b"x", small).expect("the same");
         let other = store.dict(b"x", Some(Options { bytes_max: 2000 }));
         assert_eq!(other.err(), Some(Error::Options { bytes_max: 1000 }));
+    }
+
+    #[test]
+    fn what_has_expired_goes_a_part_at_a_time() {
+        let store = Store::default();
+        let dict = store.dict(b"d", None).expect("a dict");
+        let draft = table::Draft {
+            key: "id:u32".to_owned(),
+            has_ttl: true,
+            ..table::Draft::default()
+        };
+        let schema = draft.check().expect("a schema");
+        let table = store.table("t", Some(schema)).expect("a table");
+        for id in 0..10_000 {
+            let key = id.to_string();
+            let value = Value::Boolean(true);
+            dict.set(key.as_bytes(), value, Some(10), 0).expect("room");
+            let row = [table::Cell::Bits(id)];
+            let put = table.put(table::Put::Insert, &row, Some(10), 0);
+            put.expect("room");
+        }
+        assert!(!store.expire(9));
+        assert_eq!(table.info().rows, 10_000);
+        let (mut looks, mut rows, mut bytes) = (0, 10_000, dict.used_bytes());
+        while store.expire(10) {
+            let [rows_after, bytes_after] = [table.info().rows, dict.used_bytes()];
+            assert!(rows - rows_after <= EXPIRED_PER_LOOK);
+            // 32 shards, 64 of each.
+            assert!(bytes - bytes_after <= 32 * 64 * 170);
+            (rows, bytes) = (rows_after, bytes_after);
+            looks += 1;
+        }
+        assert_eq!((rows, bytes), (0, 0));
+        assert_eq!(looks, 10_000_usize.div_ceil(EXPIRED_PER_LOOK));
     }
 
     #[test]

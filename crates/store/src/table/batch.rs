@@ -4,9 +4,10 @@
 //! in reverse. Who watches is told when all of it is done, or nothing.
 
 use super::cell::{Cell, OwnCell};
-use super::change::{Put, Room, row_bytes};
+use super::change::{Put, row_bytes};
 use super::changes::Event;
 use super::error::TableError;
+use super::expiry::Room;
 use super::rows::Spot;
 use super::{State, Table};
 
@@ -27,13 +28,14 @@ pub struct Batch {
 }
 
 /// What takes a change back.
-enum Undo {
+#[derive(Debug)]
+pub(super) enum Undo {
     /// The row was put in.
     Remove(u32),
     /// It had these values.
     Restore(u32, Vec<OwnCell>),
-    /// It was there.
-    Insert(Vec<OwnCell>),
+    /// It was there, with that number, which what was done before it may have noted.
+    Insert(u32, Vec<OwnCell>),
 }
 
 fn own(row: &[Cell<'_>]) -> Vec<OwnCell> {
@@ -98,8 +100,7 @@ impl Table {
     pub fn apply(&self, batch: &Batch, now_ms: u64) -> Result<(), TableError> {
         let mut state = self.state.write();
         state.refuse_while_loading()?;
-        // All of what has expired: what is taken back must not bring it back.
-        state.expire(self, now_ms, usize::MAX);
+        let mut most = state.tidy(self, batch.steps.len(), now_ms);
         // What is evicted for a later change can't be taken back: room for all of it is made first.
         let needed = batch.steps.iter().map(|step| match step {
             Step::Put(_, row, _) => row_bytes(self, &cells(row)),
@@ -108,7 +109,7 @@ impl Table {
             }
             Step::Delete(_) => 0,
         });
-        state.make_room(self, needed.sum(), None, now_ms)?;
+        state.make_room(self, needed.sum(), None, &mut most, now_ms)?;
         self.hold();
         let mut undo = Vec::new();
         for step in &batch.steps {
@@ -126,7 +127,7 @@ impl Table {
 }
 
 impl State {
-    fn whole_row(&self, table: &Table, number: u32) -> Vec<OwnCell> {
+    pub(super) fn whole_row(&self, table: &Table, number: u32) -> Vec<OwnCell> {
         let spot = self.rows.find(number).expect("the row is there");
         let columns = 0..table.shape.columns();
         columns
@@ -150,7 +151,8 @@ impl State {
             (Step::Put(how, row, ttl_ms), number) => {
                 let before = number.map(|number| (number, self.whole_row(table, number)));
                 let row = cells(row);
-                let is_new = self.put(table, *how, &row, *ttl_ms, now_ms, Room::Made)?;
+                let mut room = Room::Made(undo);
+                let is_new = self.put(table, *how, &row, *ttl_ms, now_ms, &mut room)?;
                 match before {
                     Some((number, row)) => undo.push(Undo::Restore(number, row)),
                     None if is_new => {
@@ -166,12 +168,12 @@ impl State {
                 let changes: Vec<_> = changes.collect();
                 let spot = self.rows.find(number).expect("the row is there");
                 table.check_key_stays(spot, &changes)?;
-                self.change(table, number, &changes, now_ms, Room::Made)?;
+                self.change(table, number, &changes, now_ms, &mut Room::Made(undo))?;
                 undo.push(Undo::Restore(number, before));
             }
             (Step::Update(..), None) => return Err(TableError::NoRow(table.show(0, key))),
             (Step::Delete(_), Some(number)) => {
-                undo.push(Undo::Insert(self.whole_row(table, number)));
+                undo.push(Undo::Insert(number, self.whole_row(table, number)));
                 self.remove(table, number, Event::Delete);
             }
             (Step::Delete(_), None) => {}
@@ -189,13 +191,7 @@ impl State {
                 let changes: Vec<_> = row.iter().copied().enumerate().skip(1).collect();
                 self.set(table, number, &changes);
             }
-            Undo::Insert(row) => {
-                let row = cells(&row);
-                let number = self
-                    .new_number(table, row[0])
-                    .expect("there was room for it");
-                self.insert(table, number, &row, true);
-            }
+            Undo::Insert(number, row) => self.insert(table, number, &cells(&row), true),
         }
     }
 }

@@ -5,9 +5,10 @@
 //! has rows gets more by ordinary puts, some under one lock; those before a mistake stay.
 
 use super::cell::Cell;
-use super::change::{Put, Room};
+use super::change::Put;
 use super::changes::Event;
 use super::error::TableError;
+use super::expiry::{EXPIRED_MAX, Room};
 use super::job::{Clocks, Job, JobError};
 use super::load::pack::Pack;
 use super::{State, Table, build, json};
@@ -32,9 +33,10 @@ pub(super) struct Filler<'a> {
 
 impl<'a> Filler<'a> {
     pub(super) fn new(table: &'a Table, how: Put, clocks: Clocks) -> Result<Self, TableError> {
+        // Others get the lock between.
+        while table.expire(EXPIRED_MAX, clocks.mono_ms) > 0 {}
         let mut state = table.state.write();
         state.refuse_while_loading()?;
-        state.expire(table, clocks.mono_ms, usize::MAX);
         let mode = match state.rows.count() {
             0 => {
                 *state = State::new(&table.schema, &table.shape);
@@ -77,11 +79,12 @@ impl<'a> Filler<'a> {
         }
         state.refuse_while_loading().map_err(|error| (0, error))?;
         let now_ms = self.clocks.mono_ms;
-        state.tidy(table, now_ms);
+        let mut most = state.tidy(table, pack.len(), now_ms);
         for place in 0..pack.len() {
             row.clear();
             row.extend(pack.cells(place));
-            let is_new = state.put(table, self.how, &row, None, now_ms, Room::Make);
+            let mut room = Room::Make(&mut most);
+            let is_new = state.put(table, self.how, &row, None, now_ms, &mut room);
             let is_new = is_new.map_err(|error| (place, error))?;
             put += u64::from(is_new || self.how == Put::Upsert);
         }

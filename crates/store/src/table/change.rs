@@ -2,18 +2,13 @@
 //!
 //! Everything that can be refused is refused before anything is touched, so nothing has to be taken back.
 
-use std::sync::atomic::Ordering;
-
 use super::cell::{Cell, Given, OwnCell};
 use super::changes::Event;
 use super::error::TableError;
+use super::expiry::Room;
 use super::index::Made;
 use super::rows::Spot;
-use super::schema::Evict;
 use super::{KeyShape, Row, State, Table, is_expired, json};
-
-/// Expired rows that one change takes out, so that they go faster than new ones can come.
-const EXPIRED_PER_CHANGE: usize = 8;
 
 /// What is done where the key is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +19,6 @@ pub enum Put {
     Add,
     /// The new one takes its place.
     Upsert,
-}
-
-/// Whether there is room for a change already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    /// It is made, of what may be evicted.
-    Make,
-    /// Somebody has made it, for several changes.
-    Made,
 }
 
 /// A row's values, kept to see whether they are the same later.
@@ -76,8 +62,8 @@ impl Table {
     ) -> Result<bool, TableError> {
         let mut state = self.state.write();
         state.refuse_while_loading()?;
-        state.tidy(self, now_ms);
-        state.put(self, how, row, ttl_ms, now_ms, Room::Make)
+        let mut most = state.tidy(self, 1, now_ms);
+        state.put(self, how, row, ttl_ms, now_ms, &mut Room::Make(&mut most))
     }
 
     /// Changes values of a row, by the columns' places; if it is still as it was `seen`, where that is told.
@@ -93,7 +79,7 @@ impl Table {
     ) -> Result<Updated, TableError> {
         let mut state = self.state.write();
         state.refuse_while_loading()?;
-        state.tidy(self, now_ms);
+        let mut most = state.tidy(self, 1, now_ms);
         let Some(spot) = state.find(self, key, now_ms) else {
             return Ok(Updated::NoRow);
         };
@@ -106,7 +92,8 @@ impl Table {
             }
         }
         self.check_key_stays(spot, changes)?;
-        state.change(self, number, changes, now_ms, Room::Make)?;
+        let mut room = Room::Make(&mut most);
+        state.change(self, number, changes, now_ms, &mut room)?;
         Ok(Updated::Yes)
     }
 
@@ -138,7 +125,7 @@ impl Table {
         };
         let mut state = self.state.write();
         state.refuse_while_loading()?;
-        state.tidy(self, now_ms);
+        let mut most = state.tidy(self, 1, now_ms);
         let Some(spot) = state.find(self, key, now_ms) else {
             return Ok(None);
         };
@@ -159,7 +146,8 @@ impl Table {
         let cell = about.cell(sum)?;
         let changes = [(column, cell)];
         self.check_key_stays(spot, &changes)?;
-        state.change(self, number, &changes, now_ms, Room::Make)?;
+        let mut room = Room::Make(&mut most);
+        state.change(self, number, &changes, now_ms, &mut room)?;
         match cell {
             Cell::Bits(bits) => Ok(Some(bits)),
             _ => Ok(None),
@@ -173,7 +161,7 @@ impl Table {
     pub fn delete(&self, key: Cell<'_>, now_ms: u64) -> Result<bool, TableError> {
         let mut state = self.state.write();
         state.refuse_while_loading()?;
-        state.tidy(self, now_ms);
+        state.tidy(self, 1, now_ms);
         let Some(spot) = state.find(self, key, now_ms) else {
             return Ok(false);
         };
@@ -280,7 +268,7 @@ impl State {
         row: &[Cell<'_>],
         ttl_ms: Option<u64>,
         now_ms: u64,
-        room: Room,
+        room: &mut Room<'_>,
     ) -> Result<bool, TableError> {
         let with_expiry: Vec<Cell<'_>>;
         let row = match table.schema.has_ttl {
@@ -295,7 +283,7 @@ impl State {
             && let Some(spot) = self.rows.find(number)
         {
             if is_expired(table, spot, now_ms) {
-                self.remove(table, number, Event::Expire);
+                self.expire_one(table, number, room);
             } else {
                 return match how {
                     Put::Add => Ok(false),
@@ -309,9 +297,11 @@ impl State {
                 };
             }
         }
-        self.check_unique(table, |column| row[column], None, |_| true, now_ms)?;
-        if room == Room::Make {
-            self.make_room(table, row_bytes(table, row), None, now_ms)?;
+        for number in self.check_unique(table, |column| row[column], None, |_| true, now_ms)? {
+            self.expire_one(table, number, room);
+        }
+        if let Room::Make(most) = room {
+            self.make_room(table, row_bytes(table, row), None, most, now_ms)?;
         }
         let number = self.new_number(table, row[0])?;
         self.insert(table, number, row, true);
@@ -387,7 +377,7 @@ impl State {
         number: u32,
         changes: &[(usize, Cell<'_>)],
         now_ms: u64,
-        room: Room,
+        room: &mut Room<'_>,
     ) -> Result<(), TableError> {
         let shape = &table.shape;
         let spot = self.rows.find(number).expect("the row is there");
@@ -403,7 +393,7 @@ impl State {
             Some(cell) => cell,
             None => spot.get(shape, column),
         };
-        self.check_unique(
+        let expired = self.check_unique(
             table,
             after,
             Some(number),
@@ -413,13 +403,16 @@ impl State {
             },
             now_ms,
         )?;
-        if room == Room::Make {
-            let grows = |&(column, cell): &(usize, Cell<'_>)| {
-                cell.text_bytes()
-                    .saturating_sub(spot.get(shape, column).text_bytes())
-            };
-            let needed = real.iter().map(grows).sum();
-            self.make_room(table, needed, Some(number), now_ms)?;
+        let grows = |&(column, cell): &(usize, Cell<'_>)| {
+            let before = spot.get(shape, column).text_bytes();
+            cell.text_bytes().saturating_sub(before)
+        };
+        let needed = real.iter().map(grows).sum();
+        for number in expired {
+            self.expire_one(table, number, room);
+        }
+        if let Room::Make(most) = room {
+            self.make_room(table, needed, Some(number), most, now_ms)?;
         }
         self.set(table, number, &real);
         table.tell(|out| {
@@ -481,7 +474,9 @@ impl State {
         rows.remove(&table.shape, number);
     }
 
-    /// Whether another row has what is unique. `value`: of the row that is to be; `own`: its number, if it is there.
+    /// Whether another row has what is unique. Returns those that have it and have expired: they have to go first, so
+    /// that no two rows of a unique index are ever equal. `value`: of the row that is to be; `own`: its number, if it is
+    /// there.
     fn check_unique<'a>(
         &self,
         table: &Table,
@@ -489,7 +484,8 @@ impl State {
         own: Option<u32>,
         is_affected: impl Fn(&KeyShape) -> bool,
         now_ms: u64,
-    ) -> Result<(), TableError> {
+    ) -> Result<Vec<u32>, TableError> {
+        let mut expired = Vec::new();
         for (index, about) in self.indexes.iter().zip(&table.schema.indexes) {
             if !index.is_unique || !is_affected(&index.shape) || !index.shape.is_whole(&value) {
                 continue;
@@ -501,66 +497,18 @@ impl State {
                 continue;
             };
             let spot = self.rows.find(other).expect("what is indexed is there");
-            if Some(other) != own && !is_expired(table, spot, now_ms) {
+            if Some(other) == own {
+                continue;
+            }
+            if !is_expired(table, spot, now_ms) {
                 return Err(table.taken(&about.name, &index.shape, value));
             }
-        }
-        Ok(())
-    }
-
-    /// Sees to it that so many bytes more are within the limit. `own`: a row that has to stay.
-    pub(super) fn make_room(
-        &mut self,
-        table: &Table,
-        needed: usize,
-        own: Option<u32>,
-        now_ms: u64,
-    ) -> Result<(), TableError> {
-        let bytes_max = table.schema.bytes_max;
-        if needed == 0 || self.bytes() + needed <= bytes_max {
-            return Ok(());
-        }
-        self.expire(table, now_ms, usize::MAX);
-        while self.bytes() + needed > bytes_max {
-            let first = match table.schema.evict {
-                Evict::Nothing => None,
-                Evict::Key => match &self.keys {
-                    Some(keys) => keys.lowest(),
-                    None => self.rows.from(0).next().map(Spot::number),
-                },
-                Evict::Index(place) => self.indexes[place].lowest(),
-            };
-            match first.filter(|first| Some(*first) != own) {
-                Some(first) => {
-                    self.remove(table, first, Event::Evict);
-                    table.evicted.fetch_add(1, Ordering::Relaxed);
-                }
-                None => return Err(TableError::Full { needed, bytes_max }),
+            // One row may be in the way in several indexes.
+            if !expired.contains(&other) {
+                expired.push(other);
             }
         }
-        Ok(())
-    }
-
-    /// Before a change: some of what has expired goes, or all of it where it could hide what is unique.
-    pub(super) fn tidy(&mut self, table: &Table, now_ms: u64) {
-        let is_unique = self.indexes.iter().any(|index| index.is_unique);
-        let most = if is_unique {
-            usize::MAX
-        } else {
-            EXPIRED_PER_CHANGE
-        };
-        self.expire(table, now_ms, most);
-    }
-
-    /// Takes out rows that have expired.
-    pub(super) fn expire(&mut self, table: &Table, now_ms: u64, most: usize) {
-        if !table.schema.has_ttl {
-            return;
-        }
-        let expired: Vec<u32> = self.expired(table, now_ms).take(most).collect();
-        for number in expired {
-            self.remove(table, number, Event::Expire);
-        }
+        Ok(expired)
     }
 }
 

@@ -20,6 +20,7 @@ mod change;
 mod changes;
 mod csv;
 mod error;
+mod expiry;
 mod figures;
 mod index;
 mod job;
@@ -56,7 +57,7 @@ pub use schema::{
 };
 
 use changes::Watchers;
-use index::{Formed as _, Index};
+use index::Index;
 use key::KeyShape;
 use rows::{Rows, Spot};
 use shape::Shape;
@@ -191,7 +192,7 @@ impl Table {
     #[must_use]
     pub fn count(&self, now_ms: u64) -> usize {
         let state = self.state.read();
-        state.rows.count() - state.expired(self, now_ms).count()
+        state.rows.count() - state.count_expired(self, now_ms)
     }
 
     /// What it takes. Looks at every leaf: about a millisecond for ten million rows.
@@ -263,21 +264,6 @@ impl State {
         let spot = self.rows.find(self.number(table, key)?)?;
         (!is_expired(table, spot, now_ms)).then_some(spot)
     }
-
-    /// Rows that have expired and are still there.
-    fn expired<'a>(&'a self, table: &'a Table, now_ms: u64) -> impl Iterator<Item = u32> + 'a {
-        let due = table.schema.has_ttl.then(|| self.indexes.last()).flatten();
-        // A time that may be missing has 72 bits.
-        let numbers = due.map(|index| {
-            let tree = u128::tree(&index.tree);
-            tree.from(tree.start())
-        });
-        let numbers = numbers.into_iter().flatten();
-        numbers.take_while(move |row| {
-            let spot = self.rows.find(*row).expect("what is indexed is there");
-            is_expired(table, spot, now_ms)
-        })
-    }
 }
 
 #[inline]
@@ -291,6 +277,8 @@ fn is_expired(table: &Table, spot: Spot<'_>, now_ms: u64) -> bool {
     }
 }
 
+#[cfg(test)]
+mod expiry_tests;
 #[cfg(test)]
 mod file_tests;
 #[cfg(all(test, feature = "model"))]

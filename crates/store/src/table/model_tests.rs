@@ -254,3 +254,51 @@ fn who_begins_to_watch_is_told_from_then_on() {
         assert_eq!(own.count(), 1, "{told:?}");
     });
 }
+
+#[test]
+fn what_is_unique_goes_from_an_expired_row_to_one_other() {
+    check(|| {
+        let draft = Draft {
+            key: "id:u32".to_owned(),
+            columns: vec![("n".to_owned(), "u32".to_owned())],
+            indexes: vec![("by_n".to_owned(), vec!["n".to_owned()], true)],
+            has_ttl: true,
+            ..Draft::default()
+        };
+        let table = Arc::new(Table::new("t", draft.check().expect("a schema")));
+        // More than go with a change, and the one in the way is not among the first.
+        for id in 0..20 {
+            let row = [Cell::Bits(id), Cell::Bits(id)];
+            let ttl_ms = Some(1 + id / 19);
+            table.put(Put::Insert, &row, ttl_ms, 0).expect("room");
+        }
+        let changes = table.watch(100);
+        let writers: Vec<_> = [100, 101]
+            .into_iter()
+            .map(|id| {
+                let table = Arc::clone(&table);
+                thread::spawn(move || {
+                    let mut batch = Batch::default();
+                    let row = [Cell::Bits(id), Cell::Bits(19)];
+                    batch.put(Put::Insert, &row, None).expect("few");
+                    table.apply(&batch, 2).is_ok()
+                })
+            })
+            .collect();
+        let sweeper = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || table.expire(1, 2) + table.expire(1, 2))
+        };
+        assert!(table.count(2) <= 1 && table.count(1) <= 2);
+        let done = writers
+            .into_iter()
+            .map(|writer| writer.join().expect("done"));
+        assert_eq!(done.filter(|is_done| *is_done).count(), 1);
+        sweeper.join().expect("done");
+        assert_eq!(table.count(2), 1);
+        while table.expire(3, 2) > 0 {}
+        table.check();
+        let mut told = Vec::new();
+        assert_eq!(count(&changes, &mut told), 21, "{told:?}");
+    });
+}

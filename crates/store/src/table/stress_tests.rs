@@ -2,7 +2,7 @@
 //! rows, each at most once.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fastrand::Rng;
 
@@ -158,4 +158,47 @@ fn threads_see_whole_rows_once_and_whole_batches() {
         counted.map(|count| count.expect("there")).sum::<u64>(),
         3 * CHANGES_EACH
     );
+}
+
+#[test]
+fn what_is_unique_is_free_once_its_row_has_expired() {
+    const SLOTS: u64 = 64;
+    let table = table("id:u64", &[("slot", "u32")], |draft| {
+        draft.indexes = vec![("by_slot".to_owned(), vec!["slot".to_owned()], true)];
+        draft.has_ttl = true;
+    });
+    let (now_ms, left) = (AtomicU64::new(0), AtomicU64::new(2));
+    let (table, now_ms, left) = (&*table, &now_ms, &left);
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            scope.spawn(move || {
+                let mut random = Rng::with_seed(writer);
+                for turn in 0..CHANGES_EACH {
+                    let now = match random.u8(..64) {
+                        0 => now_ms.fetch_add(1, Ordering::Relaxed) + 1,
+                        _ => now_ms.load(Ordering::Relaxed),
+                    };
+                    let row = [turn * 2 + writer, random.u64(..SLOTS)].map(Cell::Bits);
+                    let put = table.put(Put::Insert, &row, Some(random.u64(1..4)), now);
+                    assert!(matches!(put, Ok(true) | Err(TableError::Taken { .. })));
+                }
+                left.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(move || {
+            while left.load(Ordering::Relaxed) > 0 {
+                table.expire(16, now_ms.load(Ordering::Relaxed));
+                let now = now_ms.load(Ordering::Relaxed);
+                let options = ScanOptions::default();
+                let mut scan = table.scan(Some(0), &[], &options).expect("a scan");
+                let mut slots = Vec::new();
+                let next = table.next(&mut scan, SLOTS as usize, now, |row| {
+                    slots.push(bits(&row, 1));
+                });
+                next.expect("nobody loads it");
+                assert!(slots.windows(2).all(|two| two[0] < two[1]), "{slots:?}");
+            }
+        });
+    });
+    table.check();
 }

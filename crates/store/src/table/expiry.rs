@@ -1,0 +1,169 @@
+//! Rows whose time is over: they count as absent at once, and go in bounded steps.
+//!
+//! A change takes out a few of them, so that they go faster than new ones can come, and those that it needs gone: one
+//! with its key or with what is unique, and some where the table is full. The rest waits for later changes and for
+//! [`Table::expire`], so no lock is held for longer however many rows expire in the same moment.
+
+use std::sync::atomic::Ordering;
+
+use super::batch::Undo;
+use super::cell::Cell;
+use super::changes::Event;
+use super::error::TableError;
+use super::index::{Formed as _, Index, Made};
+use super::rows::Spot;
+use super::schema::Evict;
+use super::tree::Edge;
+use super::{State, Table, is_expired};
+
+/// Expired rows that go with a change, so that they go faster than new ones can come.
+pub(super) const EXPIRED_PER_CHANGE: usize = 8;
+
+/// Most expired rows that are taken out under one lock, however much room is needed, unless it is for more than half as
+/// many changes.
+pub(super) const EXPIRED_MAX: usize = 1024;
+
+/// How a change gets the room that it needs.
+pub(super) enum Room<'a> {
+    /// It is made, of at most so many expired rows and then of what may be evicted.
+    Make(&'a mut usize),
+    /// It is there for a whole batch. What takes back that an expired row went is noted.
+    Made(&'a mut Vec<Undo>),
+}
+
+impl Table {
+    /// Takes out at most `most` rows that have expired, those that expired first; returns how many.
+    ///
+    /// For whoever looks after a table from time to time: what is not taken out takes memory and nothing else.
+    pub fn expire(&self, most: usize, now_ms: u64) -> usize {
+        if !self.schema.has_ttl || self.state.read().expired(self, now_ms).next().is_none() {
+            return 0;
+        }
+        let mut state = self.state.write();
+        match state.refuse_while_loading() {
+            Ok(()) => state.expire(self, most, now_ms),
+            Err(_) => 0,
+        }
+    }
+}
+
+impl State {
+    /// The index of the times at which rows expire. Rows that stay are not in it.
+    fn due(&self, table: &Table) -> Option<&Index> {
+        table.schema.has_ttl.then(|| self.indexes.last()).flatten()
+    }
+
+    /// Rows that have expired and are still there, the first ones first.
+    fn expired<'a>(&'a self, table: &'a Table, now_ms: u64) -> impl Iterator<Item = u32> + 'a {
+        // A time that may be missing has 72 bits.
+        let numbers = self.due(table).map(|index| {
+            let tree = u128::tree(&index.tree);
+            tree.from(tree.start())
+        });
+        let numbers = numbers.into_iter().flatten();
+        numbers.take_while(move |row| {
+            let spot = self.rows.find(*row).expect("what is indexed is there");
+            is_expired(table, spot, now_ms)
+        })
+    }
+
+    /// How many rows have expired and are still there. Looks at none but those that a search touches.
+    pub(super) fn count_expired(&self, table: &Table, now_ms: u64) -> usize {
+        let Some(index) = self.due(table) else {
+            return 0;
+        };
+        let Some(Made::Medium(now)) = index.make(|_| Cell::Bits(now_ms)) else {
+            unreachable!("a time that may be missing has 72 bits");
+        };
+        let tree = u128::tree(&index.tree);
+        let keys = index.keys(&table.shape, &self.rows);
+        let end = tree.seek(&(now, u32::MAX), Edge::Behind, &keys);
+        tree.between(tree.start(), end)
+    }
+
+    /// Before changes: some of what has expired goes. Returns how many more may be taken out to make room.
+    pub(super) fn tidy(&mut self, table: &Table, changes: usize, now_ms: u64) -> usize {
+        let most = EXPIRED_MAX.max(2 * changes);
+        self.expire(table, most.min(EXPIRED_PER_CHANGE * changes), now_ms);
+        most
+    }
+
+    /// Takes out at most `most` rows that have expired; returns how many.
+    fn expire(&mut self, table: &Table, most: usize, now_ms: u64) -> usize {
+        let expired: Vec<u32> = self.expired(table, now_ms).take(most).collect();
+        for &number in &expired {
+            self.remove(table, number, Event::Expire);
+        }
+        expired.len()
+    }
+
+    /// Takes out an expired row that is in the way of a change.
+    pub(super) fn expire_one(&mut self, table: &Table, number: u32, room: &mut Room<'_>) {
+        if let Room::Made(undo) = room {
+            undo.push(Undo::Insert(number, self.whole_row(table, number)));
+        }
+        self.remove(table, number, Event::Expire);
+    }
+
+    /// Sees to it that so many bytes more are within the limit. `own`: a row that has to stay; `most`: expired rows that
+    /// may be taken out for it, of which those that were are subtracted.
+    pub(super) fn make_room(
+        &mut self,
+        table: &Table,
+        needed: usize,
+        own: Option<u32>,
+        most: &mut usize,
+        now_ms: u64,
+    ) -> Result<(), TableError> {
+        let bytes_max = table.schema.bytes_max;
+        if needed == 0 || self.bytes() + needed <= bytes_max {
+            return Ok(());
+        }
+        self.make_room_of_expired(table, needed, most, now_ms);
+        while self.bytes() + needed > bytes_max {
+            let first = match table.schema.evict {
+                Evict::Nothing => None,
+                Evict::Key => match &self.keys {
+                    Some(keys) => keys.lowest(),
+                    None => self.rows.from(0).next().map(Spot::number),
+                },
+                Evict::Index(place) => self.indexes[place].lowest(),
+            };
+            let Some(first) = first.filter(|first| Some(*first) != own) else {
+                return Err(TableError::Full { needed, bytes_max });
+            };
+            let spot = self.rows.find(first).expect("it is there");
+            if is_expired(table, spot, now_ms) {
+                self.remove(table, first, Event::Expire);
+            } else {
+                self.remove(table, first, Event::Evict);
+                table.evicted.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes out expired rows until there is room. One of them alone frees little, since a leaf keeps its memory as long
+    /// as it has rows; so with the one that expired first go those that share its leaf.
+    fn make_room_of_expired(
+        &mut self,
+        table: &Table,
+        needed: usize,
+        most: &mut usize,
+        now_ms: u64,
+    ) {
+        while *most > 0 && self.bytes() + needed > table.schema.bytes_max {
+            let Some(first) = self.expired(table, now_ms).next() else {
+                return;
+            };
+            let Spot { leaf, .. } = self.rows.find(first).expect("it is there");
+            let spots = (0..leaf.len()).map(|place| Spot { leaf, place });
+            let expired = spots.filter(|spot| is_expired(table, *spot, now_ms));
+            let expired: Vec<u32> = expired.map(Spot::number).take(*most).collect();
+            *most -= expired.len();
+            for number in expired {
+                self.remove(table, number, Event::Expire);
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Many rows that expire at once: absent at that moment, taken out in bounded steps.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::expiry::{EXPIRED_MAX, EXPIRED_PER_CHANGE};
+use super::file_tests::table;
+use super::*;
+use crate::Value;
+
+/// Rows with a value that is unique, and a word.
+fn sessions(key: &str, more: impl FnOnce(&mut Draft)) -> Arc<Table> {
+    table(key, &[("user", "u32"), ("word", "string")], |draft| {
+        draft.has_ttl = true;
+        draft.indexes = vec![("by_user".to_owned(), vec!["user".to_owned()], true)];
+        more(draft);
+    })
+}
+
+fn row<'a>(id: u64, user: u64) -> [Cell<'a>; 3] {
+    [Cell::Bits(id), Cell::Bits(user), Cell::Text(b"ann")]
+}
+
+/// Puts in so many rows that expire at 10 ms, and a user each.
+fn fill(table: &Table, rows: u64) {
+    for id in 0..rows {
+        let put = table.put(Put::Insert, &row(id, id), Some(10), 0);
+        put.expect("room");
+    }
+}
+
+/// A change that was told.
+struct Told {
+    text: String,
+}
+
+impl Told {
+    fn kind(&self) -> &str {
+        let kind = self.text.strip_prefix("{\"kind\":\"").expect("a kind");
+        kind.split('"').next().expect("a word")
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        let (_, value) = self.text.split_once(&format!("\"{name}\":"))?;
+        value.split([',', '}']).next()?.parse().ok()
+    }
+}
+
+fn told(changes: &Changes) -> Vec<Told> {
+    let parcels = std::iter::from_fn(|| changes.next(None));
+    let texts = parcels.map(|parcel| match parcel.value {
+        Value::Bytes(text) => Told {
+            text: String::from_utf8_lossy(&text).into_owned(),
+        },
+        other => panic!("{other:?}"),
+    });
+    texts.collect()
+}
+
+#[test]
+fn changes_take_out_a_few_of_many_that_expire_at_once() {
+    const ROWS: u64 = 5000;
+    let table = sessions("id:u32", |_| {});
+    fill(&table, ROWS);
+    let rows = || table.info().rows;
+    let mut left = ROWS as usize;
+    let mut batch = Batch::default();
+    batch
+        .put(Put::Insert, &row(10_000, 10_000), None)
+        .expect("few");
+    table.apply(&batch, 10).expect("room");
+    left -= EXPIRED_PER_CHANGE;
+    assert_eq!((rows(), table.count(10)), (left + 1, 1));
+    let changes = [(2, Cell::Text(b"bob"))];
+    let updated = table.update(Cell::Bits(10_000), &changes, None, 10);
+    assert_eq!(updated, Ok(Updated::Yes));
+    assert_eq!(table.delete(Cell::Bits(4999), 10), Ok(false), "expired");
+    left -= 2 * EXPIRED_PER_CHANGE;
+    assert_eq!((rows(), table.count(10)), (left + 1, 1));
+    // A batch takes out as many as its changes would, up to a limit.
+    let mut batch = Batch::default();
+    for id in 20_000..20_200 {
+        batch.put(Put::Insert, &row(id, id), None).expect("few");
+    }
+    table.apply(&batch, 10).expect("room");
+    left -= EXPIRED_MAX;
+    assert_eq!((rows(), table.count(10)), (left + 201, 201));
+    // The rest, by whoever looks after the table.
+    assert_eq!((table.expire(100, 9), table.expire(100, 10)), (0, 100));
+    assert_eq!(table.expire(usize::MAX, 10), left - 100);
+    assert_eq!((rows(), table.count(10)), (201, 201));
+    table.check();
+}
+
+#[test]
+fn what_is_unique_is_free_though_its_row_waits_to_be_taken_out() {
+    let table = sessions("id:u32", |draft| {
+        let both = vec!["user".to_owned(), "word".to_owned()];
+        draft.indexes.push(("by_both".to_owned(), both, true));
+    });
+    fill(&table, 1000);
+    let changes = table.watch(1000);
+    assert_eq!(table.put(Put::Insert, &row(5000, 900), None, 10), Ok(true));
+    let mut batch = Batch::default();
+    batch.put(Put::Insert, &row(5001, 901), None).expect("few");
+    batch
+        .update(Cell::Bits(5001), &[(1, Cell::Bits(902))])
+        .expect("few");
+    // The key of a row that has expired.
+    batch.put(Put::Insert, &row(903, 5002), None).expect("few");
+    table.apply(&batch, 10).expect("nothing is in the way");
+    let refused = table.put(Put::Insert, &row(6000, 902), None, 10);
+    assert!(matches!(refused, Err(TableError::Taken { .. })));
+    table.check();
+    let told = told(&changes);
+    let late = told
+        .iter()
+        .filter(|change| change.kind() == "expire" && change.number("key") >= Some(900));
+    let late: Vec<_> = late.map(|change| change.number("key")).collect();
+    assert_eq!(late, [Some(900), Some(901), Some(902), Some(903)]);
+    let expired = told.iter().filter(|change| change.kind() == "expire");
+    assert_eq!(expired.count(), 5 * EXPIRED_PER_CHANGE + 4);
+}
+
+#[test]
+fn a_batch_that_is_refused_leaves_expired_rows_as_they_were() {
+    for key in ["id:u32", "id:u64"] {
+        let table = sessions(key, |_| {});
+        fill(&table, 100);
+        table
+            .put(Put::Insert, &row(500, 500), None, 0)
+            .expect("room");
+        let rows = table.info().rows;
+        let changes = table.watch(1000);
+        let mut batch = Batch::default();
+        batch.put(Put::Insert, &row(501, 90), None).expect("few");
+        batch.put(Put::Insert, &row(91, 501), None).expect("few");
+        let update = [(1, Cell::Bits(92))];
+        batch.update(Cell::Bits(500), &update).expect("few");
+        batch.delete(Cell::Bits(500)).expect("few");
+        batch.put(Put::Insert, &row(502, 500), None).expect("few");
+        batch.put(Put::Insert, &row(503, 500), None).expect("few");
+        let refused = table.apply(&batch, 10);
+        assert!(matches!(refused, Err(TableError::Taken { .. })), "{key}");
+        table.check();
+        // Some go before a batch begins, whatever becomes of it.
+        let gone = told(&changes);
+        assert!(gone.iter().all(|change| change.kind() == "expire"));
+        assert_eq!(table.info().rows, rows - gone.len(), "{key}");
+        let user = table.read(Cell::Bits(500), 10, |row| row.get(1) == Cell::Bits(500));
+        assert_eq!((user, table.count(10)), (Some(true), 1), "{key}");
+        // Those that were in the way are still there, and are told when they go.
+        table.expire(usize::MAX, 10);
+        let gone = gone.len() + told(&changes).len();
+        assert_eq!((gone, table.info().rows), (100, 1), "{key}");
+    }
+}
+
+#[test]
+fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
+    // As many as the first of them takes, which refuses more.
+    let mut ids_max = 1_000_000;
+    for evict in [None, Some("key"), Some("ttl"), Some("by_user")] {
+        let table = sessions("id:u32", |draft| {
+            draft.bytes_max = Some(512 << 10);
+            draft.evict = evict.map(str::to_owned);
+        });
+        for id in 0..ids_max {
+            // Keys that lie together expire at many times.
+            let ttl_ms = Some(10 + id * 7919 % 7);
+            let put = table.put(Put::Insert, &row(id, id), ttl_ms, 0);
+            if matches!(put, Err(TableError::Full { .. })) {
+                ids_max = id;
+                break;
+            }
+            assert_eq!(put, Ok(true));
+        }
+        let rows = table.info().rows;
+        assert!(rows > 4 * EXPIRED_MAX, "{rows}");
+        let mut long = row(1_000_000, 1_000_000);
+        let word = "x".repeat(10_000);
+        long[2] = Cell::Text(word.as_bytes());
+        assert_eq!(table.put(Put::Insert, &long, None, 20), Ok(true));
+        let gone = rows + 1 - table.info().rows;
+        assert!(gone > EXPIRED_PER_CHANGE, "room was made: {gone}");
+        assert!(gone <= EXPIRED_MAX + EXPIRED_PER_CHANGE, "{gone}");
+        assert_eq!(table.count(20), 1);
+        // Nothing that is alive goes for it.
+        assert_eq!(table.figures().evicted, 0, "{evict:?}");
+        table.check();
+    }
+}
+
+/// What a session should be: user, and when it expires.
+type Model = BTreeMap<u64, (u64, u64)>;
+
+/// Puts into the model what the table should take.
+fn put_model(model: &mut Model, how: Put, id: u64, user: u64, expires_ms: u64) -> Result<(), ()> {
+    match (how, model.contains_key(&id)) {
+        (Put::Insert, true) => return Err(()),
+        (Put::Add, true) => return Ok(()),
+        _ => {}
+    }
+    let is_taken = model
+        .iter()
+        .any(|(other, (taken, _))| *other != id && *taken == user);
+    if is_taken {
+        return Err(());
+    }
+    model.insert(id, (user, expires_ms));
+    Ok(())
+}
+
+#[test]
+fn a_table_is_as_if_all_went_at_the_moment_they_expire() {
+    for seed in 0..60 {
+        let mut random = Rng::with_seed(seed);
+        let key = ["id:u32", "id:u64"][random.usize(..2)];
+        let table = sessions(key, |_| {});
+        let changes = table.watch(CHANGES_MAX);
+        let (mut model, mut mirror) = (Model::new(), BTreeMap::new());
+        let mut now_ms = 0;
+        for _ in 0..400 {
+            if random.u8(..30) == 0 {
+                now_ms += random.u64(1..300);
+            }
+            model.retain(|_, (_, expires_ms)| now_ms < *expires_ms);
+            let mut wanted = model.clone();
+            let mut batch = Batch::default();
+            let mut is_good = true;
+            for _ in 0..random.usize(1..20) {
+                let (id, user) = (random.u64(..150), random.u64(..150));
+                match random.u8(..5) {
+                    0 => {
+                        batch.delete(Cell::Bits(id)).expect("few");
+                        wanted.remove(&id);
+                    }
+                    1 => {
+                        let changes = [(1, Cell::Bits(user))];
+                        batch.update(Cell::Bits(id), &changes).expect("few");
+                        let expires_ms = wanted.get(&id).map(|(_, expires_ms)| *expires_ms);
+                        is_good = is_good
+                            && expires_ms.is_some_and(|expires_ms| {
+                                put_model(&mut wanted, Put::Upsert, id, user, expires_ms).is_ok()
+                            });
+                    }
+                    _ => {
+                        let how = [Put::Insert, Put::Add, Put::Upsert][random.usize(..3)];
+                        let ttl_ms = random.u64(1..200);
+                        let put = batch.put(how, &row(id, user), Some(ttl_ms));
+                        put.expect("few");
+                        is_good = is_good
+                            && put_model(&mut wanted, how, id, user, now_ms + ttl_ms).is_ok();
+                    }
+                }
+                if !is_good || random.bool() {
+                    break;
+                }
+            }
+            assert_eq!(table.apply(&batch, now_ms).is_ok(), is_good, "seed {seed}");
+            if is_good {
+                model = wanted;
+            }
+            if random.u8(..10) == 0 {
+                table.expire(random.usize(1..10), now_ms);
+            }
+            assert_eq!(table.count(now_ms), model.len(), "seed {seed}");
+            // What is told makes the rows that are there, those that wait to be taken out among them.
+            for change in told(&changes) {
+                let id = change.number("key").expect("a number");
+                let user = change.number("user");
+                let before = match user {
+                    Some(user) => mirror.insert(id, user),
+                    None => mirror.remove(&id),
+                };
+                let is_new = change.kind() == "insert";
+                assert_eq!(before.is_none(), is_new, "seed {seed}: {}", change.text);
+            }
+            assert_eq!(mirror.len(), table.info().rows, "seed {seed}");
+        }
+        table.check();
+        let options = ScanOptions::default();
+        let mut scan = table.scan(Some(0), &[], &options).expect("a scan");
+        let mut found = Model::new();
+        let mut more = true;
+        while more {
+            let next = table.next(&mut scan, 7, now_ms, |row| {
+                let [Cell::Bits(id), Cell::Bits(user)] = [row.get(0), row.get(1)] else {
+                    panic!("numbers");
+                };
+                let ttl_ms = row.ttl_ms(now_ms).expect("it expires");
+                found.insert(id, (user, now_ms + ttl_ms));
+            });
+            more = next.expect("not loading");
+        }
+        assert_eq!(found, model, "seed {seed}");
+    }
+}
