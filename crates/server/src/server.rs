@@ -34,6 +34,9 @@ use crate::worker::{Letter, Worker};
 /// Descriptors that are no connections: listeners, logs, epoll, what the system opens.
 const SPARE_DESCRIPTORS: u64 = 64;
 
+/// What scripts share is looked through so often for what has expired; the second, while there is more.
+const EXPIRED_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(20)];
+
 /// Kept compression contexts have one in so many parts of `memory_limit`.
 const CONTEXTS_PART: u64 = 4;
 
@@ -257,6 +260,12 @@ impl Server {
         }
         mailbox.flush();
     }
+
+    /// Takes out some of what has expired in what scripts share, by the clock of the workers; when to look again.
+    fn look_at_expired(&self) -> Instant {
+        let may_be_more = self.library.store.expire(process::monotonic_ms());
+        process::now() + EXPIRED_EVERY[usize::from(may_be_more)]
+    }
 }
 
 impl ServerControl for Server {
@@ -303,6 +312,7 @@ impl ServerControl for Server {
             self.common.orders.look(),
             self.common.history.look(),
             self.look_at_blocks(),
+            Some(self.look_at_expired()),
         ];
         next.into_iter().chain(others.into_iter().flatten()).min()
     }
