@@ -264,7 +264,7 @@ fn only_those_give_who_take_about_as_much_as_anybody() {
                     let is_of = |user: &&str| {
                         place.owner != NOTHING && streams.accounts.is_of(place.owner, Some(user))
                     };
-                    if let Some(user) = USERS.iter().position(|user| is_of(user)) {
+                    if let Some(user) = USERS.iter().position(is_of) {
                         weights[user] += place.held();
                     }
                 }
