@@ -172,6 +172,7 @@ impl Journal {
     }
 
     /// What took long since the last call.
+    #[inline]
     pub fn take_slow(&mut self) -> Vec<Slow> {
         std::mem::take(&mut self.slow)
     }

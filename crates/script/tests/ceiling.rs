@@ -137,7 +137,8 @@ fn scripts_grow_only_while_the_process_has_memory() {
     }
     assert!(refused >= 20, "{refused}");
     let grown = bench.vm.memory_bytes() - before;
-    assert!(grown < 8 << 20, "{grown}");
+    // Besides the 4 MiB that it may have, what runs took up to the instruction at which they ended.
+    assert!(grown < 12 << 20, "{grown}");
     // What needs nothing more goes on, and what is given back is collected though the VM does nothing.
     bench.text(ANN, "drop");
     assert_eq!(bench.told_soon(), ["send ann text 0"]);

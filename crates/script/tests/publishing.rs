@@ -110,7 +110,7 @@ fn where_nothing_can_wait_it_is_an_error_that_names_the_channel() {
         publish 'free'",
         &["full"],
     );
-    let words = "too much waits to be published to \"full\": try again later";
+    let words = "too much waits to be published to \"full\": try again later [full]";
     let told = bench.told();
     assert!(
         told[0].starts_with("false") && told[0].ends_with(words),

@@ -221,8 +221,11 @@ impl<A: Host> Rest<A> {
         journal.took(SlowKind::Turn, us / 1000, || {
             format!("{events} events, {letters} letters")
         });
-        for slow in journal.take_slow() {
-            self.common.slow.note(slow, me, now_ms);
+        let slow = journal.take_slow();
+        if !slow.is_empty() {
+            for slow in slow {
+                self.common.slow.note(slow, me, now_ms);
+            }
         }
     }
 

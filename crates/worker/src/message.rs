@@ -168,6 +168,9 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// Begins what this worker was asked to ask of all.
     pub(crate) fn begin_censuses(&mut self) {
+        if self.shared.ports.censuses.is_empty() {
+            return;
+        }
         for census in std::mem::take(&mut self.shared.ports.censuses) {
             let census = Arc::new(census);
             for to in 0..self.shared.ports.post.lanes.len() {

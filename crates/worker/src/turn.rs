@@ -93,10 +93,12 @@ impl<A: AppHost, T> Worker<A, T> {
                 });
             }
         }
-        for (id, instruction) in std::mem::take(&mut self.shared.ports.instructions) {
-            self.with(id, |connection, shared| {
-                connection.instructed(id, &instruction, shared);
-            });
+        if !self.shared.ports.instructions.is_empty() {
+            for (id, instruction) in std::mem::take(&mut self.shared.ports.instructions) {
+                self.with(id, |connection, shared| {
+                    connection.instructed(id, &instruction, shared);
+                });
+            }
         }
         if !settling.is_empty() {
             self.settle_instructions(settling);

@@ -52,10 +52,17 @@ impl Classes {
     }
 
     pub(super) fn add(&mut self, class: Class) {
-        self.0 |= 1 << class as u8;
+        self.set(class, true);
+    }
+
+    /// Adds a class that is not among them, if it is to be.
+    #[inline]
+    pub(super) fn set(&mut self, class: Class, is_in: bool) {
+        self.0 |= u8::from(is_in) << class as u8;
     }
 }
 
+#[cfg(test)]
 impl FromIterator<Class> for Classes {
     fn from_iter<I: IntoIterator<Item = Class>>(classes: I) -> Self {
         let mut all = Self::default();

@@ -191,14 +191,14 @@ impl Vm {
 
     /// The classes that have work.
     fn ready(&self) -> Classes {
-        let has_work = |class: &Class| match class {
-            Class::Replies => self.desk.has_woken(),
-            Class::Calls => !self.postponed.is_empty() && !self.is_short(),
-            Class::Tasks => self.desk.has_spawned(),
-            Class::Timers => self.desk.wakes_ms() <= self.desk.world.now.get().mono_ms,
-            Class::Yields => self.desk.yields().has_ready(),
-        };
-        Class::ALL.into_iter().filter(has_work).collect()
+        let now_ms = self.desk.world.now.get().mono_ms;
+        let mut ready = Classes::default();
+        ready.set(Class::Replies, self.desk.has_woken());
+        ready.set(Class::Calls, !self.postponed.is_empty() && !self.is_short());
+        ready.set(Class::Tasks, self.desk.has_spawned());
+        ready.set(Class::Timers, self.desk.wakes_ms() <= now_ms);
+        ready.set(Class::Yields, self.desk.yields().has_ready());
+        ready
     }
 
     /// Whether the turn has time for another coroutine, and room for what it wants done.

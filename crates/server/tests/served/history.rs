@@ -342,16 +342,16 @@ fn applications_read_what_channels_remember_and_who_is_there() {
             foreign,
             (
                 400,
-                "the position is none of the channel's stream".to_owned()
+                "the position is none of the channel's stream [refused]".to_owned()
             )
         );
         assert_eq!(
             ask("what=history&channel=other"),
-            (400, "the channel keeps no history".to_owned())
+            (400, "the channel keeps no history [refused]".to_owned())
         );
         assert_eq!(
             ask("what=presence&channel=chat:1"),
-            (400, "the channel keeps no presence".to_owned())
+            (400, "the channel keeps no presence [refused]".to_owned())
         );
         assert_eq!(ask("what=status&channel=ann"), (200, "0 false".to_owned()));
         let ann = Socket::open(server.public, "/follow?user=ann");

@@ -105,8 +105,12 @@ fn life(mut pebble: Pebble, setup: Setup) {
     try_now(&cache);
     until("a certificate", || orders(&server, "issued") == 1.0);
     let root = trust_file(&pebble.root(), BOTH, None);
-    until("it to be shown", || open(&server, &root).is_ok());
-    let own = open(&server, &root).expect("it opens").shown();
+    let mut own = None;
+    until("it to be shown", || {
+        own = open(&server, &root).ok();
+        own.is_some()
+    });
+    let own = own.expect("it opens").shown();
     Client::open(server.public, "www.veche.test", &root).expect("for both");
     until("it to be seen", || {
         count(&server, "veche_acme_certificate_held", "") == 1.0
