@@ -124,6 +124,10 @@ fn nothing_is_missing_between_what_was_missed_and_what_comes() {
             let target = format!("/told?since={since}");
             let target = if round == 0 { "/told" } else { &target };
             let mut ann = Socket::open(server.public, target);
+            if round == 0 {
+                // What is published before she is subscribed is not for her.
+                assert_eq!(next(&mut ann)["subscribed"], "kept:1");
+            }
             let offset = publish(&server, "x");
             while expected <= offset {
                 let said = next(&mut ann);
