@@ -47,7 +47,7 @@ struct Account {
 /// A budget with what there is in it.
 #[derive(Debug)]
 struct Pool {
-    /// Its namespace; `None` for what is in no other.
+    /// Its namespace; `None` for the common one.
     namespace: Option<Box<str>>,
     bytes_max: usize,
     /// No namespace has it any more.

@@ -2,7 +2,7 @@
 //!
 //! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for
 //! lack of credit in `stalled.rs`, what waits until it is on disk in `log.rs`, fan-out in `sweep.rs`, what channels
-//! remember in `history.rs` and who takes how much of that in `accounts.rs`, who is there in `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users in
+//! remember in `history.rs`, publishers' shares of its budgets in `accounts.rs`, who is there in `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users in
 //! `user.rs`, when that is done in `settling.rs`.
 
 use std::collections::VecDeque;
@@ -255,7 +255,7 @@ impl Hub {
         }
     }
 
-    /// The budgets of what channels remember: the namespace whose it is, `None` for all that have none of their own; the
+    /// The budgets of what channels remember: its namespace, `None` for the common one; the
     /// bytes that streams with publications take of it here, and may take here.
     pub fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
         self.streams.budgets()

@@ -20,7 +20,7 @@ pub struct History {
     pub position_ttl_ms: u64,
     /// What those get who come back.
     pub recovery: Recovery,
-    /// What they count to.
+    /// The budget that they count to.
     pub budget: Budget,
 }
 
@@ -164,7 +164,7 @@ impl Namespaces {
     }
 
     /// The channels of this namespace may take so many bytes for what they remember, those of all workers together, and
-    /// nothing of anybody else's. For its [`History::budget`].
+    /// nothing of the common budget. For its [`History::budget`].
     ///
     /// # Panics
     /// If there are more than 65,535.

@@ -122,7 +122,7 @@ impl Ranks {
     }
 }
 
-/// Two classes for each power of two: what is in one weighs up to half as much again as the rest of it.
+/// Two classes for each power of two: members of one class differ by less than a half.
 fn class_of(weight: usize) -> u8 {
     let halves = (weight / (LEAST / 2)).max(2);
     let power = halves.ilog2();

@@ -238,13 +238,13 @@ impl Stream {
         self.records.back().map(|record| record.payload.clone())
     }
 
-    /// Who published what was published last, if it is kept.
+    /// Returns the publisher of the newest publication, if it is kept.
     pub(crate) fn latest_publisher(&self) -> Publisher<'_> {
         publisher_of(self.records.back()?)
     }
 
-    /// Who published most of what is kept, and by how many bytes more than all others together; where nobody did, one of
-    /// the publishers.
+    /// Returns the publisher of most of the bytes that are kept, and by how many bytes it exceeds all others together; one
+    /// of the publishers, where none has a majority.
     pub(crate) fn majority(&self) -> (Publisher<'_>, usize) {
         let mut owner = None;
         let mut lead = 0_usize;

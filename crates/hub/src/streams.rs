@@ -1,4 +1,4 @@
-//! The streams of this worker, and whose budget each counts to.
+//! The streams of this worker, and the budget that each counts to.
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +34,8 @@ struct Place {
     is_changed: bool,
     /// Its number in `turns`.
     turn: u32,
-    /// The account that it counts to while it has publications: of the publisher of most of its bytes, by a vote of
-    /// Boyer and Moore, in which those of others have left him so many.
+    /// The account that it counts to while it has publications: of the publisher of most of its bytes, by Boyer and
+    /// Moore's majority vote. `lead` is the count of that vote, in bytes.
     owner: u32,
     lead: usize,
     /// What its publications take.
@@ -51,7 +51,7 @@ const _: () = assert!(STREAM_BYTES + 255 <= u16::MAX as usize);
 pub(crate) struct Streams {
     places: Vec<Option<Place>>,
     free: Vec<u32>,
-    /// Who takes what of the budgets, for streams with publications.
+    /// Budgets and publishers' shares, for streams with publications.
     accounts: Accounts,
     /// Bytes of the others.
     silent: usize,

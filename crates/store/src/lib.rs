@@ -161,7 +161,7 @@ impl Store {
     }
 
     /// Takes out some of what has expired in each dictionary and each table, and holds each lock for a short time only;
-    /// whether there may be more. For whoever looks after the store from time to time.
+    /// whether there may be more. For maintenance.
     pub fn expire(&self, now_ms: u64) -> bool {
         let dicts: Vec<_> = self.dicts.lock().values().cloned().collect();
         let mut may_be_more = false;

@@ -53,7 +53,7 @@ enum Code<'a> {
     Name(&'a str),
 }
 
-/// An error of the script itself, or of a module that asks nobody.
+/// An error of the script itself, or of a module that calls no server.
 const SCRIPT: &str = "script";
 
 /// A client of ours, or the connection of a handler, is not there any more.
