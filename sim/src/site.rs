@@ -17,7 +17,7 @@ use veche_frontends::origin::Rule;
 use veche_frontends::outbox::Keeping;
 use veche_frontends::publishing::Publishing;
 use veche_frontends::route::{Handler, Route, Router};
-use veche_frontends::static_files::{Files, OpenError, Opened};
+use veche_frontends::static_files::{Encoding, File, Files, OpenError, Opened};
 use veche_frontends::{
     AppId, Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
@@ -131,6 +131,7 @@ fn route(path: &str, handler: Handler, identity: Identity) -> Route {
         path: path.to_owned(),
         methods: Vec::new(),
         handler,
+        headers: None,
         identity,
         channels: Vec::new(),
         networks: Networks::default(),
@@ -245,6 +246,16 @@ struct NoFiles;
 impl Files for NoFiles {
     fn open(&mut self, _: &Path, _: &str, _: u64) -> Result<Opened, OpenError> {
         Err(OpenError::NotFound)
+    }
+
+    fn open_variant(
+        &mut self,
+        _: &Path,
+        _: &str,
+        _: Encoding,
+        _: u64,
+    ) -> Result<Option<File>, OpenError> {
+        Ok(None)
     }
 }
 

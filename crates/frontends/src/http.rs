@@ -25,6 +25,7 @@ use crate::app::{AppId, Gone};
 use crate::identity::Certified;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::reply::{Reply, refuse_request};
+use crate::route::Headers;
 use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::stats::Handshake;
@@ -48,6 +49,8 @@ pub(crate) struct Http {
     /// Who asks: the peer, or whom it asks for, if it is a proxy that we trust.
     client: IpAddr,
     listener: u16,
+    /// Headers that the route of the present request adds to answers.
+    headers: Option<Arc<Headers>>,
     /// Since when the present wait lasts: accept, first byte of a head, end of a head, end of a response.
     since_ms: u64,
     accepted_ms: u64,
@@ -83,6 +86,7 @@ impl Http {
             certified: None,
             client: peer,
             listener,
+            headers: None,
             since_ms: now_ms,
             accepted_ms: now_ms,
             requests: 0,
@@ -169,10 +173,16 @@ impl Http {
         };
         self.scan = HeadScan::default();
         self.requests += 1;
+        self.headers = None;
         shared.work.charge(work::REQUEST);
         self.since_ms = shared.now.mono_ms;
         let then = self.request(id, &head, &input[..end], shared)?;
         Ok(Step { taken: end, then })
+    }
+
+    /// Returns how the present request is answered.
+    fn reply(&self, head: &http::Head<'_>) -> Reply {
+        Reply::to(head, self.headers.clone())
     }
 
     /// After a response: go on with the next request, or end.
@@ -193,12 +203,12 @@ impl Http {
     fn stream(
         &mut self,
         id: ConnectionId,
-        reply: Reply,
+        keep_alive: bool,
         stream: Option<Stream>,
         shared: &mut Shared,
     ) -> Then<Socket> {
         match stream {
-            None => self.finish(id, reply.keep_alive, shared),
+            None => self.finish(id, keep_alive, shared),
             Some(stream) => {
                 self.state = State::Streaming(Box::new(stream));
                 self.pump(id, shared)
@@ -263,7 +273,7 @@ impl Http {
             State::Call(mut call, reply) => match call.resume(id, shared) {
                 CallEnd::Answered(answers) => self.call_ended(id, answers, reply, shared),
                 CallEnd::Refused(refusal) => {
-                    refusal.write(reply, id, shared);
+                    refusal.write(&reply, id, shared);
                     self.finish(id, reply.keep_alive, shared)
                 }
                 CallEnd::Waits(block) => {

@@ -1,6 +1,8 @@
 //! Answers to requests: what is written whole, and how one is refused.
 //!
-//! It knows how a response is framed; what is in it is said by the stage, the API and the upgrade.
+//! It knows how a response is framed and what its route adds; what else is in it is said by the stage, the API and the upgrade.
+
+use std::sync::Arc;
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{
@@ -9,28 +11,46 @@ use veche_proto::http::{
 
 use crate::api::error_body;
 use crate::app::Response;
+use crate::route::Headers;
 use crate::shared::{NoteLevel, Shared};
 
 /// What a response needs to know of its request.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Reply {
     pub(crate) version: Version,
     pub(crate) keep_alive: bool,
     pub(crate) head_only: bool,
+    /// Headers that the request's route adds.
+    pub(crate) headers: Option<Arc<Headers>>,
 }
 
 impl Reply {
-    pub(crate) fn to(head: &Head<'_>) -> Self {
+    pub(crate) fn to(head: &Head<'_>, headers: Option<Arc<Headers>>) -> Self {
         Self {
             version: head.version,
             keep_alive: head.keep_alive,
             head_only: head.method == Method::Head,
+            headers,
         }
+    }
+
+    /// Returns the headers that the route adds to a response with this status.
+    pub(crate) fn added(&self, status: Status) -> impl Iterator<Item = (&str, &str)> {
+        let headers = self.headers.as_deref();
+        headers
+            .into_iter()
+            .flat_map(move |headers| headers.of(status))
+    }
+
+    /// Whether the route adds a header of that name.
+    pub(crate) fn adds(&self, status: Status, name: &str) -> bool {
+        self.added(status)
+            .any(|(added, _)| added.eq_ignore_ascii_case(name))
     }
 
     /// Writes a whole response with a body of one type.
     pub(crate) fn write(
-        self,
+        &self,
         id: ConnectionId,
         status: Status,
         content_type: &str,
@@ -41,7 +61,7 @@ impl Reply {
     }
 
     pub(crate) fn write_with(
-        self,
+        &self,
         id: ConnectionId,
         status: Status,
         headers: &[(&str, &str)],
@@ -55,6 +75,14 @@ impl Reply {
             body: ResponseBody::Sized(body.len() as u64),
         };
         shared.answered(id, status.0);
+        let mut all = Vec::new();
+        let headers = if self.headers.is_some() {
+            all.extend_from_slice(headers);
+            all.extend(self.added(status).filter(|(added, _)| !has(headers, added)));
+            &all
+        } else {
+            headers
+        };
         let out = shared.ports.outboxes.buffer(id);
         if head.write(out, shared.date.text(), headers).is_err() {
             // Ours, not the peer's: a header that can't be written says nothing, but the response stays whole.
@@ -66,9 +94,15 @@ impl Reply {
     }
 }
 
+fn has<N: AsRef<str>, V>(headers: &[(N, V)], name: &str) -> bool {
+    headers
+        .iter()
+        .any(|(other, _)| other.as_ref().eq_ignore_ascii_case(name))
+}
+
 /// Writes an application's response; what can't be written is answered with 500 and said in the log.
 pub(crate) fn write_response(
-    reply: Reply,
+    reply: &Reply,
     id: ConnectionId,
     response: &Response,
     body: &[u8],
@@ -92,10 +126,10 @@ pub(crate) fn write_response(
     shared.answered(id, status.0);
 }
 
-/// Writes the head of an application's response, `own` headers after those of the application. `false` if it can't be:
-/// then a 500 is written.
+/// Writes the head of an application's response: its headers, those that the route adds where it has none of that name, and
+/// `own` ones. `false` if it can't be: then a 500 is written.
 pub(crate) fn write_app_head(
-    reply: Reply,
+    reply: &Reply,
     id: ConnectionId,
     head: ResponseHead,
     status: Status,
@@ -113,6 +147,12 @@ pub(crate) fn write_app_head(
     for (name, value) in headers {
         if let Err(invalid) = writer.header(name, value) {
             fault.get_or_insert_with(|| format!("header {name:?}: {invalid}"));
+        }
+    }
+    for (name, value) in reply.added(status) {
+        if !has(headers, name) {
+            // A route adds none that can't be written.
+            let _ = writer.header(name, value);
         }
     }
     own(&mut writer);
@@ -170,7 +210,7 @@ impl Refusal {
     }
 
     /// Writes the answer.
-    pub(crate) fn write(&self, reply: Reply, id: ConnectionId, shared: &mut Shared) {
+    pub(crate) fn write(&self, reply: &Reply, id: ConnectionId, shared: &mut Shared) {
         let mut headers = vec![("Content-Type", self.content_type)];
         headers.extend(
             self.headers

@@ -3,6 +3,7 @@
 //! It knows names and rules only; finding the route of a request is the [`Router`]'s part, what a handler does is in
 //! files of its own.
 
+mod headers;
 mod router;
 
 use std::path::PathBuf;
@@ -18,7 +19,9 @@ use crate::identity::Identity;
 use crate::origin;
 use crate::outbox::{Hears, Keeping};
 use crate::pace::Pacing;
+use crate::static_files::Encoding;
 
+pub use headers::{BadHeader, Headers};
 pub use router::{Found, Router};
 
 /// What a route leads to, with that handler's own options.
@@ -32,6 +35,8 @@ pub enum Handler {
     Static {
         /// A folder, or `builtin:NAME` for files embedded in the binary.
         root: PathBuf,
+        /// The codings in which files may lie prepared, the preferred one first; each at most once.
+        variants: Vec<Encoding>,
     },
     /// The back end's HTTP API and its WebSocket.
     Api,
@@ -76,6 +81,9 @@ pub struct Route {
     pub methods: Vec<String>,
     /// Where it leads.
     pub handler: Handler,
+    /// Headers that its answers have in addition, if it leads to files or an application. Answers that open a WebSocket have
+    /// none of them.
+    pub headers: Option<Arc<Headers>>,
     /// Who the client is.
     pub identity: Identity,
     /// Channel patterns that a client may ask for by `?channel=`: a name, or a beginning and `*`.
@@ -142,6 +150,7 @@ mod tests {
             path: "/ws".to_owned(),
             methods: Vec::new(),
             handler: Handler::Push,
+            headers: None,
             identity: Identity::None,
             channels: vec![
                 "news".into(),

@@ -1,9 +1,10 @@
 //! Static files: a request below a route's root to the plan of its answer (RFC 9110 sections 13 and 14).
 //!
-//! It decides which file is meant, whether the client has it already and which part is sent. It opens nothing itself:
+//! It decides which file is meant and in which encoding, whether the client has it already and which part is sent. It opens nothing itself:
 //! [`Files`] does, and is where the root is kept closed. Whoever holds the connection writes the answer's head and
 //! lets the body's bytes follow, whole or piece by piece.
 
+use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -14,12 +15,15 @@ use veche_proto::http::{Head, InvalidHeader, Method, ResponseWriter, Status};
 
 mod conditions;
 mod description;
+mod encoding;
 mod path;
 mod range;
 
 pub use description::Description;
+pub use encoding::Encoding;
 
 use conditions::Verdict;
+use encoding::Accepted;
 
 /// What a folder is answered with.
 const INDEX: &str = "index.html";
@@ -35,6 +39,31 @@ pub trait Files {
     /// [`OpenError`]; names that are too long, a file where a folder should be and links out of the root are
     /// [`OpenError::NotFound`].
     fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<Opened, OpenError>;
+
+    /// Opens the variant of a file in that coding, which lies beside it under its name with the coding's
+    /// [extension](Encoding::extension); `None` if there is none. The rules of [`Files::open`] hold, and the description
+    /// is one of an [encoded](Description::encoded) file under the name of the file itself.
+    ///
+    /// # Errors
+    /// [`OpenError::Denied`] and [`OpenError::Failed`].
+    fn open_variant(
+        &mut self,
+        root: &Path,
+        relative: &str,
+        encoding: Encoding,
+        now_ms: u64,
+    ) -> Result<Option<File>, OpenError>;
+}
+
+/// Where the file of a request is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// A folder.
+    pub root: &'a Path,
+    /// The end of the request's path, behind that of the route.
+    pub below: &'a str,
+    /// The codings in which files may lie prepared, the preferred one first; each at most once.
+    pub variants: &'a [Encoding],
 }
 
 /// What was found at a path.
@@ -94,8 +123,12 @@ pub struct Answer {
     pub status: Status,
     /// Its body. To HEAD the same length is said and nothing sent.
     pub body: Body,
+    /// The number of variants of the file that were looked for.
+    pub variants_tried: u32,
     headers: Headers,
     file: Option<Arc<Description>>,
+    /// Whether it would be another one for another `Accept-Encoding`.
+    varies: bool,
 }
 
 /// An answer's body.
@@ -118,12 +151,11 @@ enum Headers {
     Part(Range<u64>),
 }
 
-/// Plans the answer to a request for what lies `below` a route's root; `below` is the end of `head.path`. A refusal
-/// of the file system is handed back beside its answer, for the log.
+/// Plans the answer to a request for a file. A refusal of the file system is handed back beside its answer, for the
+/// log.
 pub fn answer(
     files: &mut dyn Files,
-    root: &Path,
-    below: &str,
+    place: Place<'_>,
     head: &Head<'_>,
     now_ms: u64,
 ) -> (Answer, Option<OpenError>) {
@@ -134,14 +166,63 @@ pub fn answer(
             None,
         );
     }
-    match find(files, root, below, head, now_ms) {
-        Ok(Found::File(file)) => (Answer::file(file, head), None),
+    match find(files, place, head, now_ms) {
+        Ok(Found::File { file, .. }) if place.variants.is_empty() => {
+            (Answer::file(file, head), None)
+        }
+        Ok(Found::File { file, relative }) => {
+            answer_encoded(files, place, (file, &relative), head, now_ms)
+        }
         Ok(Found::Elsewhere(location)) => (
             Answer::plain(Status::MOVED_PERMANENTLY, Headers::Location(location), ""),
             None,
         ),
         Err(error) => Answer::without_file(error),
     }
+}
+
+/// The same for a file that was found, where variants of it may be.
+fn answer_encoded(
+    files: &mut dyn Files,
+    place: Place<'_>,
+    (file, relative): (File, &str),
+    head: &Head<'_>,
+    now_ms: u64,
+) -> (Answer, Option<OpenError>) {
+    let accepted = Accepted::of(head, place.variants);
+    let (mut variants_tried, mut trouble, mut chosen) = (0, None, None);
+    for encoding in accepted.variants() {
+        variants_tried += 1;
+        match files.open_variant(place.root, relative, encoding, now_ms) {
+            // Tools that keep the time of a file round it to seconds.
+            Ok(Some(variant))
+                if variant.description.modified_unix_s >= file.description.modified_unix_s =>
+            {
+                chosen = Some(variant);
+                break;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let why = format!("its variant in {}: {error}", encoding.name());
+                trouble = Some(OpenError::Failed(io::Error::other(why)));
+            }
+        }
+    }
+    let answer = match chosen.or_else(|| accepted.takes_identity.then_some(file)) {
+        Some(file) => Answer::file(file, head),
+        // Section 12.5.3: the file as it is would be sent unless the client excludes that.
+        None => Answer::plain(
+            Status::NOT_ACCEPTABLE,
+            Headers::None,
+            "the file is in none of the encodings that are accepted\n",
+        ),
+    };
+    let answer = Answer {
+        variants_tried,
+        varies: true,
+        ..answer
+    };
+    (answer, trouble)
 }
 
 /// Whether a path, not encoded, is one that [`answer_named`] takes: it begins with no slash and has nothing in it that
@@ -174,23 +255,22 @@ pub fn answer_named(
     }
 }
 
-enum Found {
-    File(File),
+enum Found<'p> {
+    File { file: File, relative: Cow<'p, str> },
     Elsewhere(String),
 }
 
-fn find(
+fn find<'p>(
     files: &mut dyn Files,
-    root: &Path,
-    below: &str,
+    Place { root, below, .. }: Place<'p>,
     head: &Head<'_>,
     now_ms: u64,
-) -> Result<Found, OpenError> {
+) -> Result<Found<'p>, OpenError> {
     let relative = path::relative(below).ok_or(OpenError::NotFound)?;
     let is_folder_asked = head.path.ends_with('/');
     if !is_folder_asked {
         return match files.open(root, &relative, now_ms)? {
-            Opened::File(file) => Ok(Found::File(file)),
+            Opened::File(file) => Ok(Found::File { file, relative }),
             Opened::Folder => Ok(Found::Elsewhere(path::with_slash(&head.path, head.query))),
         };
     }
@@ -200,7 +280,10 @@ fn find(
         format!("{relative}/{INDEX}")
     };
     match files.open(root, &index, now_ms)? {
-        Opened::File(file) => Ok(Found::File(file)),
+        Opened::File(file) => Ok(Found::File {
+            file,
+            relative: index.into(),
+        }),
         Opened::Folder => Err(OpenError::NotFound),
     }
 }
@@ -210,8 +293,10 @@ impl Answer {
         Self {
             status,
             body: Body::Text(text),
+            variants_tried: 0,
             headers,
             file: None,
+            varies: false,
         }
     }
 
@@ -232,8 +317,10 @@ impl Answer {
         Self {
             status: Status::OK,
             body: Body::Part(file.content, 0..length),
+            variants_tried: 0,
             headers: Headers::Whole,
             file: Some(file.description),
+            varies: false,
         }
     }
 
@@ -275,8 +362,10 @@ impl Answer {
         Self {
             status,
             body,
+            variants_tried: 0,
             headers,
             file: Some(description),
+            varies: false,
         }
     }
 
@@ -289,19 +378,11 @@ impl Answer {
         }
     }
 
-    /// Writes the answer's own headers after those that frame it.
+    /// Writes the answer's own headers after those that frame it, without those that are there already.
     ///
     /// # Errors
     /// [`InvalidHeader`] never comes from what a peer sent: what is reflected was checked with the request's head.
-    pub fn write_headers(&self, writer: &mut ResponseWriter<'_>) -> Result<(), InvalidHeader> {
-        self.write_headers_beside(writer, |_| false)
-    }
-
-    /// The same without those that are there already.
-    ///
-    /// # Errors
-    /// As [`Answer::write_headers`].
-    pub fn write_headers_beside(
+    pub fn write_headers(
         &self,
         writer: &mut ResponseWriter<'_>,
         is_there: impl Fn(&str) -> bool,
@@ -314,6 +395,9 @@ impl Answer {
             (Headers::Whole | Headers::Part(_), Some(file)) => {
                 header("Content-Type", &file.content_type)?;
                 header("Accept-Ranges", "bytes")?;
+                if let Some(encoding) = file.encoding {
+                    header("Content-Encoding", encoding.name())?;
+                }
             }
             _ if self.len_bytes() > 0 => header("Content-Type", "text/plain; charset=utf-8")?,
             _ => {}
@@ -326,6 +410,9 @@ impl Answer {
             // Asked again each time and answered with 304: else a browser guesses how long a page is good for, and
             // meets an old script in a new page.
             header("Cache-Control", "no-cache")?;
+        }
+        if self.varies {
+            header("Vary", "Accept-Encoding")?;
         }
         match &self.headers {
             Headers::Allow => header("Allow", "GET, HEAD")?,

@@ -2,7 +2,6 @@
 //!
 //! What is answered is planned by `static_files`.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use veche_hub::ConnectionId;
@@ -14,7 +13,8 @@ use crate::app::{AppFile, Response};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::reply::{Reply, write_app_head};
 use crate::shared::Shared;
-use crate::static_files::{self, Body as FileBody, Content, OpenError, ReadAt};
+use crate::static_files::{self, Body as FileBody, Content, OpenError, Place, ReadAt};
+use crate::work;
 
 /// Bytes written at a time.
 const PIECE_BYTES: u64 = 32 << 10;
@@ -61,19 +61,20 @@ impl Stream {
 pub(crate) fn answer(
     id: ConnectionId,
     head: &Head<'_>,
-    (root, below): (&Path, &str),
-    headers: &[(&str, &str)],
+    place: Place<'_>,
+    (reply, headers): (&Reply, &[(&str, &str)]),
     shared: &mut Shared,
 ) -> Option<Stream> {
-    let (answer, error) =
-        static_files::answer(&mut *shared.files, root, below, head, shared.now.mono_ms);
+    let (answer, error) = static_files::answer(&mut *shared.files, place, head, shared.now.mono_ms);
+    let variants_tried = u64::from(answer.variants_tried);
+    shared.work.charge(work::FILE * variants_tried);
     tell(head, error, shared);
     let response = response_head(head, answer.status, &answer, shared);
     let out = shared.ports.outboxes.buffer(id);
     let mut writer = response.start(out, shared.date.text());
     // The plan holds nothing that can't be written: see its documentation.
-    let _ = answer.write_headers(&mut writer);
-    for (name, value) in headers {
+    let _ = answer.write_headers(&mut writer, |name| reply.adds(answer.status, name));
+    for (name, value) in headers.iter().copied().chain(reply.added(answer.status)) {
         let _ = writer.header(name, value);
     }
     writer.finish();
@@ -85,6 +86,7 @@ pub(crate) fn answer(
 pub(crate) fn answer_app(
     id: ConnectionId,
     head: &Head<'_>,
+    reply: &Reply,
     response: &Response,
     file: &AppFile,
     shared: &mut Shared,
@@ -109,12 +111,13 @@ pub(crate) fn answer_app(
         headers
             .iter()
             .any(|(own, _)| own.eq_ignore_ascii_case(name))
+            || reply.adds(status, name)
     };
     // As above: what can't be written is the application's.
     let own = |writer: &mut ResponseWriter<'_>| {
-        let _ = answer.write_headers_beside(writer, is_there);
+        let _ = answer.write_headers(writer, is_there);
     };
-    if !write_app_head(Reply::to(head), id, framing, status, headers, own, shared) {
+    if !write_app_head(reply, id, framing, status, headers, own, shared) {
         return None;
     }
     shared.answered(id, status.0);

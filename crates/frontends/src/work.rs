@@ -19,7 +19,7 @@ pub(crate) const INPUT: u64 = 1_000;
 /// An HTTP request beyond that.
 pub(crate) const REQUEST: u64 = 3_000;
 
-/// Looking for a static file, which is up to four system calls.
+/// Looking for a static file, or for one variant of it, which is up to four system calls.
 pub(crate) const FILE: u64 = 5_000;
 
 /// A command of a client protocol.

@@ -133,6 +133,7 @@ fn fingerprint(config: &Config) -> u64 {
     for route in &config.routes {
         if let Handler::Static {
             root: StaticRoot::Folder(folder),
+            ..
         } = &route.handler
         {
             visit(folder, &mut left, &mut hasher);

@@ -3,6 +3,7 @@
 //!
 //! It does not know HTTP: which name is asked for and what is answered is decided in `veche-frontends`.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,14 +12,16 @@ use bytes::Bytes;
 use rust_embed::{Embed, EmbeddedFile};
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use veche_frontends::static_files::{Content, Description, File, Files, OpenError, Opened, ReadAt};
+use veche_frontends::static_files::{
+    Content, Description, Encoding, File, Files, OpenError, Opened, ReadAt,
+};
 
 use crate::dev;
 
 mod beneath;
 mod cache;
 
-use cache::{Cache, Version};
+use cache::{Cache, Name, Version};
 
 /// Files up to this size are kept in memory.
 pub(crate) const SMALL_FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -66,68 +69,46 @@ pub(crate) struct DiskFiles {
 
 impl Files for DiskFiles {
     fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<Opened, OpenError> {
+        let name = Name {
+            relative,
+            encoding: None,
+        };
         let fresh_ms = if self.dev { 0 } else { FRESH_MS };
-        if let Some(file) = self.cache.fresh(root, relative, now_ms, fresh_ms) {
+        if let Some(Some(file)) = self.cache.fresh(root, name, now_ms, fresh_ms) {
             return Ok(Opened::File(file));
         }
-        if let Some(name) = root.to_str().and_then(|root| root.strip_prefix(BUILTIN)) {
-            return self.open_builtin(root, name, relative, now_ms);
+        match builtin(root) {
+            Some(pages) => self.open_builtin(root, pages, relative, now_ms),
+            None => self.open_on_disk(root, name, now_ms),
         }
-        let descriptor =
-            beneath::open(root, relative, &mut self.is_openat2_refused).map_err(open_error)?;
-        let stat = rustix::fs::fstat(&descriptor).map_err(open_error)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => return Ok(Opened::Folder),
-            FileType::RegularFile => {}
-            _ => return Err(OpenError::NotFound),
+    }
+
+    fn open_variant(
+        &mut self,
+        root: &Path,
+        relative: &str,
+        encoding: Encoding,
+        now_ms: u64,
+    ) -> Result<Option<File>, OpenError> {
+        // Under `veche dev` a variant would be an earlier build, and that of a page without the script.
+        if self.dev || builtin(root).is_some() {
+            return Ok(None);
         }
-        let version = Version::of(&stat);
-        if let Some(file) = self.cache.confirm(root, relative, version, now_ms) {
-            return Ok(Opened::File(file));
-        }
-        let stored = Stored(std::fs::File::from(descriptor));
-        let file = describe(relative, version, Content::Stored(Arc::new(stored)));
-        let Content::Stored(content) = &file.content else {
-            return Ok(Opened::File(file));
+        let name = Name {
+            relative,
+            encoding: Some(encoding),
         };
-        let is_page = self.dev && dev::is_page(relative);
-        let small_bytes_max = if is_page {
-            PAGE_BYTES_MAX
-        } else {
-            SMALL_FILE_BYTES_MAX
-        };
-        if version.len_bytes > small_bytes_max {
-            return Ok(Opened::File(file));
+        if let Some(found) = self.cache.fresh(root, name, now_ms, FRESH_MS) {
+            return Ok(found);
         }
-        let mut bytes = Vec::with_capacity(version.len_bytes as usize + 1);
-        while bytes.len() as u64 <= version.len_bytes {
-            let room = version.len_bytes as usize + 1 - bytes.len();
-            if content.read_at(bytes.len() as u64, room, &mut bytes)? == 0 {
-                break;
+        match self.open_on_disk(root, name, now_ms) {
+            Ok(Opened::File(file)) => Ok(Some(file)),
+            Ok(Opened::Folder) | Err(OpenError::NotFound) => {
+                self.cache.insert(root, name, None, now_ms);
+                Ok(None)
             }
+            Err(error) => Err(error),
         }
-        if bytes.len() as u64 != version.len_bytes {
-            // Somebody is writing it just now: the length that is promised has to be the one that is sent.
-            let version = version.with_len(bytes.len() as u64);
-            return Ok(Opened::File(describe(
-                relative,
-                version,
-                Content::Whole(bytes.into()),
-            )));
-        }
-        let file = if is_page {
-            bytes.extend_from_slice(dev::TAG);
-            let version = version.with_len(bytes.len() as u64);
-            describe(relative, version, Content::Whole(bytes.into()))
-        } else {
-            File {
-                content: Content::Whole(bytes.into()),
-                ..file
-            }
-        };
-        self.cache
-            .insert(root, relative, version, file.clone(), now_ms);
-        Ok(Opened::File(file))
     }
 }
 
@@ -138,6 +119,61 @@ impl DiskFiles {
             dev,
             ..Self::default()
         }
+    }
+
+    /// Opens what is there now, and keeps a small file.
+    fn open_on_disk(
+        &mut self,
+        root: &Path,
+        name: Name<'_>,
+        now_ms: u64,
+    ) -> Result<Opened, OpenError> {
+        let path: Cow<'_, str> = match name.encoding {
+            None => name.relative.into(),
+            Some(encoding) => format!("{}.{}", name.relative, encoding.extension()).into(),
+        };
+        let descriptor =
+            beneath::open(root, &path, &mut self.is_openat2_refused).map_err(open_error)?;
+        let stat = rustix::fs::fstat(&descriptor).map_err(open_error)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => return Ok(Opened::Folder),
+            FileType::RegularFile => {}
+            _ => return Err(OpenError::NotFound),
+        }
+        let version = Version::of(&stat);
+        if let Some(file) = self.cache.confirm(root, name, version, now_ms) {
+            return Ok(Opened::File(file));
+        }
+        let stored = Stored(std::fs::File::from(descriptor));
+        let is_page = self.dev && dev::is_page(name.relative);
+        let small_bytes_max = if is_page {
+            PAGE_BYTES_MAX
+        } else {
+            SMALL_FILE_BYTES_MAX
+        };
+        if version.len_bytes > small_bytes_max {
+            let content = Content::Stored(Arc::new(stored));
+            return Ok(Opened::File(describe(name, version, content)));
+        }
+        let mut bytes = Vec::with_capacity(version.len_bytes as usize + 1);
+        while bytes.len() as u64 <= version.len_bytes {
+            let room = version.len_bytes as usize + 1 - bytes.len();
+            if stored.read_at(bytes.len() as u64, room, &mut bytes)? == 0 {
+                break;
+            }
+        }
+        let is_settled = bytes.len() as u64 == version.len_bytes;
+        if is_settled && is_page {
+            bytes.extend_from_slice(dev::TAG);
+        }
+        let version = version.with_len(bytes.len() as u64);
+        let file = describe(name, version, Content::Whole(bytes.into()));
+        // Else it is being written just now: the length that is promised has to be the one that is sent.
+        if is_settled {
+            let found = Some((file.clone(), version));
+            self.cache.insert(root, name, found, now_ms);
+        }
+        Ok(Opened::File(file))
     }
 
     fn open_builtin(
@@ -164,8 +200,8 @@ impl DiskFiles {
             return Ok(Opened::Folder);
         };
         let bytes = match embedded.data {
-            std::borrow::Cow::Borrowed(bytes) => Bytes::from_static(bytes),
-            std::borrow::Cow::Owned(bytes) => bytes.into(),
+            Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+            Cow::Owned(bytes) => bytes.into(),
         };
         let modified_unix_s = embedded.metadata.last_modified().unwrap_or(0);
         let len_bytes = bytes.len() as u64;
@@ -176,16 +212,20 @@ impl DiskFiles {
             content: Content::Whole(bytes),
         };
         if len_bytes <= SMALL_FILE_BYTES_MAX {
-            self.cache.insert(
-                root,
+            let name = Name {
                 relative,
-                Version::builtin(len_bytes),
-                file.clone(),
-                now_ms,
-            );
+                encoding: None,
+            };
+            let found = Some((file.clone(), Version::builtin(len_bytes)));
+            self.cache.insert(root, name, found, now_ms);
         }
         Ok(Opened::File(file))
     }
+}
+
+/// The pages that a root in the binary is of.
+fn builtin(root: &Path) -> Option<&str> {
+    root.to_str()?.strip_prefix(BUILTIN)
 }
 
 /// A page that is built in, or `None` for a folder of such.
@@ -202,13 +242,17 @@ fn embedded<Pages: Embed>(relative: &str) -> Result<Option<EmbeddedFile>, OpenEr
     }
 }
 
-fn describe(relative: &str, version: Version, content: Content) -> File {
+fn describe(name: Name<'_>, version: Version, content: Content) -> File {
     let description = Description::of_file(
-        relative,
+        name.relative,
         version.len_bytes,
         version.modified_unix_s,
         version.modified_ns,
     );
+    let description = match name.encoding {
+        None => description,
+        Some(encoding) => description.encoded(encoding),
+    };
     File {
         description: Arc::new(description),
         content,

@@ -253,6 +253,7 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     for route in &config.routes {
         if let Handler::Static {
             root: StaticRoot::Folder(root),
+            ..
         } = &route.handler
         {
             paths.insert(root.clone());

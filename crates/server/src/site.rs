@@ -197,13 +197,18 @@ fn route(
                     request_timeout_ms: app.request_timeout.map_or(0, as_ms),
                 }
             }
-            config::Handler::Static { root } => Handler::Static {
+            config::Handler::Static {
+                root,
+                precompressed,
+            } => Handler::Static {
                 root: match root {
                     config::StaticRoot::Folder(folder) => folder.clone(),
                     config::StaticRoot::BuiltinDemo => PathBuf::from("builtin:demo"),
                 },
+                variants: precompressed.clone(),
             },
         },
+        headers: route.headers.clone().map(Arc::new),
         identity,
         networks: route.networks.clone(),
         channels: channels.iter().map(channel).collect(),
@@ -272,7 +277,13 @@ fn dev_routes() -> impl Iterator<Item = Route> {
     let root = PathBuf::from(dev::PAGES_ROOT);
     let mut socket = internal(dev::SOCKET_PATH, Handler::Push);
     socket.channels = vec![dev::CHANNEL.to_owned()];
-    let pages = internal(dev::PAGES_PATH, Handler::Static { root });
+    let pages = internal(
+        dev::PAGES_PATH,
+        Handler::Static {
+            root,
+            variants: Vec::new(),
+        },
+    );
     [socket, pages].into_iter()
 }
 
@@ -284,6 +295,7 @@ fn internal(path: &str, handler: Handler) -> Route {
             _ => vec!["GET".to_owned(), "HEAD".to_owned()],
         },
         handler,
+        headers: None,
         identity: Identity::None,
         networks: Networks::default(),
         channels: Vec::new(),

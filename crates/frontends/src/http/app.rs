@@ -108,7 +108,7 @@ impl Http {
         shared: &mut Shared,
     ) -> Then<Socket> {
         let Question { route, head, raw } = question;
-        let reply = Reply::to(head);
+        let reply = self.reply(head);
         shared.ports.outboxes.journal.set_user(id, user);
         let request = request(head, route, self.client, user, body);
         let outcome = shared.with_apps(|apps, shared| apps.request(app, id, &request, shared));
@@ -121,7 +121,7 @@ impl Http {
             }
             None => {
                 let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "nobody answers here");
-                refusal.write(reply, id, shared);
+                refusal.write(&reply, id, shared);
                 self.finish(id, reply.keep_alive, shared)
             }
         }
@@ -152,13 +152,13 @@ impl Http {
         response: &Response,
         shared: &mut Shared,
     ) -> Then<Socket> {
-        let reply = Reply::to(head);
+        let reply = self.reply(head);
         self.state = State::Head;
         match &response.body {
-            Body::Bytes(body) => write_response(reply, id, response, body, shared),
+            Body::Bytes(body) => write_response(&reply, id, response, body, shared),
             Body::File(file) => {
-                let rest = stream::answer_app(id, head, response, file, shared);
-                return self.stream(id, reply, rest, shared);
+                let rest = stream::answer_app(id, head, &reply, response, file, shared);
+                return self.stream(id, reply.keep_alive, rest, shared);
             }
         }
         self.finish(id, reply.keep_alive, shared)
@@ -194,7 +194,7 @@ impl Http {
                 let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "nobody answers here");
                 let outcome = Handshake::Refused;
                 let refused = Refused { refusal, outcome };
-                self.refuse_handshake(id, Reply::to(candidate.head), &refused, shared)
+                self.refuse_handshake(id, &self.reply(candidate.head), &refused, shared)
             }
         }
     }
@@ -206,7 +206,7 @@ impl Http {
         verdict: Verdict,
         shared: &mut Shared,
     ) -> Then<Socket> {
-        let (head, reply) = (candidate.head, Reply::to(candidate.head));
+        let (head, reply) = (candidate.head, self.reply(candidate.head));
         let (user, protocol) = match verdict {
             Verdict::Accept { user, protocol } => (user, protocol),
             Verdict::Refuse(response) => {
@@ -230,7 +230,7 @@ impl Http {
             let refusal = Refusal::new(Status::INTERNAL_SERVER_ERROR, "the application failed");
             let outcome = Handshake::Refused;
             self.tell_gone(id, candidate.app(), shared);
-            return self.refuse_handshake(id, reply, &Refused { refusal, outcome }, shared);
+            return self.refuse_handshake(id, &reply, &Refused { refusal, outcome }, shared);
         }
         let user = user.or_else(|| candidate.named.user.take());
         self.register(id, candidate, user, protocol.as_deref(), shared)
@@ -252,7 +252,7 @@ impl Http {
             Ok(registration) => registration,
             Err(refused) => {
                 self.tell_gone(id, app, shared);
-                return self.refuse_handshake(id, Reply::to(head), &refused, shared);
+                return self.refuse_handshake(id, &self.reply(head), &refused, shared);
             }
         };
         if registration.is_complete() {
@@ -314,7 +314,7 @@ impl Http {
     pub(super) fn refuse_handshake(
         &mut self,
         id: ConnectionId,
-        reply: Reply,
+        reply: &Reply,
         refused: &Refused,
         shared: &mut Shared,
     ) -> Then<Socket> {
@@ -358,7 +358,7 @@ impl Http {
                             if matches!(verdict, Verdict::Accept { .. }) {
                                 self.tell_gone(id, Some(app), shared);
                             }
-                            self.refuse_handshake(id, Reply::to(&head), &refused, shared)
+                            self.refuse_handshake(id, &self.reply(&head), &refused, shared)
                         }
                     },
                 )

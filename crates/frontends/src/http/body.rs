@@ -49,7 +49,7 @@ impl Http {
         shared: &mut Shared,
         then: impl FnOnce(Reply, ConnectionId, &mut Shared) + 'static,
     ) -> Result<Then<Socket>, HttpError> {
-        let mut reply = Reply::to(head);
+        let mut reply = self.reply(head);
         let droppable = match head.framing {
             Framing::None | Framing::Sized(0) => {
                 then(reply, id, shared);
@@ -83,7 +83,7 @@ impl Http {
             decoder,
             purpose,
             data: Vec::new(),
-            reply: Reply::to(head),
+            reply: self.reply(head),
         };
         if is_end {
             return Ok(self.body_complete(id, body, shared));
@@ -142,14 +142,15 @@ impl Http {
                 return self.relay(id, &envelope, &body.data, body.reply, shared);
             }
             Purpose::Dropped(then) => {
+                let keep_alive = body.reply.keep_alive;
                 then(body.reply, id, shared);
-                return self.finish(id, body.reply.keep_alive, shared);
+                return self.finish(id, keep_alive, shared);
             }
         };
         match call.run(&body.data, id, shared) {
             CallEnd::Answered(answers) => self.call_ended(id, answers, body.reply, shared),
             CallEnd::Refused(refusal) => {
-                refusal.write(body.reply, id, shared);
+                refusal.write(&body.reply, id, shared);
                 self.finish(id, body.reply.keep_alive, shared)
             }
             CallEnd::Waits(block) => {

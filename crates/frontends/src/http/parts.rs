@@ -9,7 +9,7 @@ use veche_proto::http::{ResponseBody, ResponseHead, Status, finish_chunks, write
 use super::{Http, KeptRequest, State};
 use crate::app::{AppAnswer, AppId, Beginning, Gone};
 use crate::outbox::ANSWERS_BYTES_HIGH;
-use crate::reply::{Refusal, Reply, write_app_head};
+use crate::reply::{Refusal, write_app_head};
 use crate::shared::{NoteLevel, Shared};
 use crate::socket::Socket;
 use crate::step::{Block, Then};
@@ -42,8 +42,8 @@ impl Http {
         let Beginning { status, headers } = beginning;
         let mut head = ResponseHead::to(&request, *status, ResponseBody::Chunked);
         head.keep_alive &= !shared.is_draining();
-        let reply = Reply::to(&request);
-        if !write_app_head(reply, id, head, *status, headers, |_| {}, shared) {
+        let reply = self.reply(&request);
+        if !write_app_head(&reply, id, head, *status, headers, |_| {}, shared) {
             shared.with_apps(|apps, shared| apps.gone(app, id, Gone::Left, shared));
             return self.finish(id, reply.keep_alive, shared);
         }
@@ -147,10 +147,10 @@ impl Http {
         self.gone(id, Gone::TooLate, shared);
         if let State::App(_, kept) = std::mem::replace(&mut self.state, State::Head) {
             let head = kept.head();
-            let mut reply = Reply::to(&head);
+            let mut reply = self.reply(&head);
             reply.keep_alive = false;
             let refusal = Refusal::new(Status::GATEWAY_TIMEOUT, "the application took too long");
-            refusal.write(reply, id, shared);
+            refusal.write(&reply, id, shared);
         }
         let what = "the application took longer than request_timeout";
         shared.note(id, NoteLevel::Warn, what);

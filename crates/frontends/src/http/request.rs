@@ -14,11 +14,12 @@ use crate::api::Call;
 use crate::centrifuge::transport::Transport;
 use crate::guessing::{self, Lock};
 use crate::journal::Entry;
-use crate::reply::{Refusal, Reply};
+use crate::reply::Refusal;
 use crate::route::{Found, Handler, Route};
 use crate::shared::Shared;
 use crate::site::{Listener, Role};
 use crate::socket::Socket;
+use crate::static_files::Place;
 use crate::stats::{Handshake, TurnedAway};
 use crate::step::Then;
 use crate::stream;
@@ -67,6 +68,7 @@ impl Http {
             }
         };
         shared.ports.outboxes.journal.set_route(id, route);
+        self.headers.clone_from(&route.headers);
         if !route.networks.admit(self.client) {
             shared.stats.turn_away(TurnedAway::Network);
             return self.refuse(id, head, not_from_there(), shared);
@@ -124,7 +126,14 @@ impl Http {
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 reply.write(id, Status::OK, kind, text.as_bytes(), shared);
             }),
-            Handler::Static { root } => self.file(id, head, (root, below), &[], shared),
+            Handler::Static { root, variants } => {
+                let place = Place {
+                    root,
+                    below,
+                    variants,
+                };
+                self.file(id, head, place, &[], shared)
+            }
             Handler::Admin => match below.trim_start_matches('/').strip_prefix("api/") {
                 Some(name) => {
                     let is_tls = self.is_tls(shared);
@@ -134,8 +143,12 @@ impl Http {
                     }
                 }
                 None => {
-                    let root = Path::new(admin::ROOT);
-                    self.file(id, head, (root, below), admin::HEADERS, shared)
+                    let place = Place {
+                        root: Path::new(admin::ROOT),
+                        below,
+                        variants: &[],
+                    };
+                    self.file(id, head, place, admin::HEADERS, shared)
                 }
             },
             Handler::Push | Handler::Echo | Handler::Centrifuge => {
@@ -149,14 +162,15 @@ impl Http {
         &mut self,
         id: ConnectionId,
         head: &Head<'_>,
-        place: (&Path, &str),
+        place: Place<'_>,
         headers: &[(&str, &str)],
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
         if head.framing == Framing::None {
             shared.work.charge(work::FILE);
-            let stream = stream::answer(id, head, place, headers, shared);
-            return Ok(self.stream(id, Reply::to(head), stream, shared));
+            let reply = self.reply(head);
+            let stream = stream::answer(id, head, place, (&reply, headers), shared);
+            return Ok(self.stream(id, reply.keep_alive, stream, shared));
         }
         let refusal = match head.method {
             Method::Get | Method::Head => {
@@ -261,13 +275,13 @@ impl Http {
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
         if refusal.ends {
-            let mut reply = Reply::to(head);
+            let mut reply = self.reply(head);
             reply.keep_alive = false;
-            refusal.write(reply, id, shared);
+            refusal.write(&reply, id, shared);
             return Ok(Then::End);
         }
         self.answer(id, head, shared, move |reply, id, shared| {
-            refusal.write(reply, id, shared)
+            refusal.write(&reply, id, shared)
         })
     }
 

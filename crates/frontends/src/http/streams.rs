@@ -141,14 +141,14 @@ impl Http {
         shared: &mut Shared,
     ) -> Then<Socket> {
         let head = kept.head();
-        let (route, reply) = (&kept.route, Reply::to(&head));
+        let (route, reply) = (&kept.route, self.reply(&head));
         let named = match named {
             // The connect command says it.
             Err(Unknown::NoToken) => Named::default(),
             Ok(named) => named,
             Err(unknown) => {
                 let refused = Refused::unknown(unknown, &route.identity, shared);
-                return self.refuse_handshake(id, reply, &refused, shared);
+                return self.refuse_handshake(id, &reply, &refused, shared);
             }
         };
         if let Some(user) = &named.user
@@ -159,7 +159,7 @@ impl Http {
             let refusal = Refusal::new(Status::TOO_MANY_REQUESTS, why).with("Retry-After", "1");
             let outcome = Handshake::TurnedAway;
             let refused = Refused { refusal, outcome };
-            return self.refuse_handshake(id, reply, &refused, shared);
+            return self.refuse_handshake(id, &reply, &refused, shared);
         }
         let Some(transport) = Transport::of(route, &head.path) else {
             unreachable!("it was one when the request came, and nothing of that changes")

@@ -213,6 +213,7 @@ mod tests {
             path: path.to_owned(),
             methods: methods.iter().map(|&m| m.to_owned()).collect(),
             handler,
+            headers: None,
             identity: Identity::None,
             channels: Vec::new(),
             networks: Default::default(),
@@ -232,7 +233,10 @@ mod tests {
 
     #[test]
     fn the_most_specific_route_wins() {
-        let files = || Handler::Static { root: "x".into() };
+        let files = || Handler::Static {
+            root: "x".into(),
+            variants: Vec::new(),
+        };
         let routes = [
             route("/", &[], files()),
             route("/app", &[], files()),

@@ -8,13 +8,23 @@ use super::*;
 use crate::close::{GOING_AWAY, RESTARTING};
 use crate::publishing::Publishing;
 use crate::site::Limits;
-use crate::static_files::{OpenError, Opened};
+use crate::static_files::{Encoding, File, OpenError, Opened};
 
 struct NoFiles;
 
 impl Files for NoFiles {
     fn open(&mut self, _: &std::path::Path, _: &str, _: u64) -> Result<Opened, OpenError> {
         Err(OpenError::NotFound)
+    }
+
+    fn open_variant(
+        &mut self,
+        _: &std::path::Path,
+        _: &str,
+        _: Encoding,
+        _: u64,
+    ) -> Result<Option<File>, OpenError> {
+        Ok(None)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::Encoding;
+
 /// What is said about one version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
@@ -15,6 +17,8 @@ pub struct Description {
     pub last_modified: Box<str>,
     /// The same in seconds since 1970.
     pub modified_unix_s: u64,
+    /// The coding of its content; `None`: as it is.
+    pub encoding: Option<Encoding>,
 }
 
 impl Description {
@@ -48,7 +52,19 @@ impl Description {
             etag: format!("\"{tag}\"").into(),
             last_modified: httpdate::fmt_http_date(modified).into(),
             modified_unix_s,
+            encoding: None,
         }
+    }
+
+    /// Of a variant in that coding: it has the type of the file that it stands for, and a tag that no other
+    /// representation of it has. Tools that give a variant the time of its file may round that to seconds (`brotli` does),
+    /// and then two builds within one second have the same tag if they have the same length.
+    #[must_use]
+    pub fn encoded(mut self, encoding: Encoding) -> Self {
+        let tag = self.etag.trim_matches('"');
+        self.etag = format!("\"{tag}-{}\"", encoding.name()).into();
+        self.encoding = Some(encoding);
+        self
     }
 }
 

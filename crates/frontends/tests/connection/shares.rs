@@ -3,7 +3,7 @@
 use veche_frontends::Block;
 use veche_proto::websocket::{MessageKind, Opcode, Role, deflate};
 
-use crate::world::wire::{control, get, handshake, response, said, text, texts};
+use crate::world::wire::{control, get, handshake, response, said, statuses, text, texts};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
 
 /// Bytes that one receive brings at most.
@@ -168,4 +168,26 @@ fn input_that_waits_for_its_turn_is_worked_on_in_order_and_whole() {
     world.settle();
     assert_eq!(texts(&world.take(bystander)), sent);
     assert!(!world.is_open(flooder));
+}
+
+/// Requests for a file that are answered in the first turn, of as many as one receive brings.
+fn answered_at_once(target: &str, accepted: &str) -> usize {
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    // Answers are so short that they leave room for all that one turn has time for.
+    let condition = format!("If-None-Match: *\r\nAccept-Encoding: {accepted}\r\n");
+    let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{condition}\r\n");
+    world.send(peer, &flood(head.as_bytes()));
+    world.turn(0);
+    statuses(&world.take(peer)).len()
+}
+
+#[test]
+fn looking_for_variants_of_a_file_is_work() {
+    let plain = answered_at_once("/files/hello.txt", "br, gzip");
+    let refused = answered_at_once("/packed/hello.txt", "identity");
+    let one = answered_at_once("/packed/hello.txt", "gzip");
+    let both = answered_at_once("/packed/hello.txt", "br, gzip");
+    assert!(plain > 100 && plain == refused, "{plain} {refused}");
+    assert!(both < one && one < plain, "{both} {one} {plain}");
 }

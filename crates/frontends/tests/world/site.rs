@@ -15,8 +15,10 @@ use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::{OverPace, Pacing};
 use veche_frontends::publishing::Publishing;
 use veche_frontends::rate::Rate;
-use veche_frontends::route::{Handler, Route, Router};
-use veche_frontends::static_files::{Content, Description, File, Files, OpenError, Opened, ReadAt};
+use veche_frontends::route::{Handler, Headers, Route, Router};
+use veche_frontends::static_files::{
+    Content, Description, Encoding, File, Files, OpenError, Opened, ReadAt,
+};
 use veche_frontends::{
     ApiKey, AppId, Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
@@ -243,8 +245,19 @@ impl Options {
                 "/files",
                 Handler::Static {
                     root: PathBuf::from("root"),
+                    variants: Vec::new(),
                 },
             ),
+            Route {
+                headers: headers(&[("Cache-Control", "max-age=60"), ("X-Frame-Options", "DENY")]),
+                ..route(
+                    "/packed",
+                    Handler::Static {
+                        root: PathBuf::from("root"),
+                        variants: Encoding::ALL.to_vec(),
+                    },
+                )
+            },
             Route {
                 networks: Networks {
                     deny: vec!["0.0.0.0/0".parse().expect("a network")],
@@ -254,6 +267,7 @@ impl Options {
                     "/files/private",
                     Handler::Static {
                         root: PathBuf::from("root/private"),
+                        variants: Vec::new(),
                     },
                 )
             },
@@ -455,6 +469,7 @@ fn route(path: &str, handler: Handler) -> Route {
         path: path.to_owned(),
         methods: Vec::new(),
         handler,
+        headers: None,
         identity: Identity::None,
         channels: Vec::new(),
         networks: Networks::default(),
@@ -470,6 +485,13 @@ fn route(path: &str, handler: Handler) -> Route {
         has_positions: false,
         deciders: None,
     }
+}
+
+fn headers(headers: &[(&str, &str)]) -> Option<Arc<Headers>> {
+    let owned = headers
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Some(Arc::new(Headers::new(owned).expect("a route can add them")))
 }
 
 struct Quiet;
@@ -511,6 +533,24 @@ impl Files for TwoFiles {
         Ok(Opened::File(File {
             description,
             content,
+        }))
+    }
+
+    /// `hello.txt` has one in gzip.
+    fn open_variant(
+        &mut self,
+        _: &Path,
+        relative: &str,
+        encoding: Encoding,
+        _: u64,
+    ) -> Result<Option<File>, OpenError> {
+        if (relative, encoding) != ("hello.txt", Encoding::Gzip) {
+            return Ok(None);
+        }
+        let description = Description::of_file(relative, 4, 1_700_000_000, 0).encoded(encoding);
+        Ok(Some(File {
+            description: Arc::new(description),
+            content: Content::Whole(Bytes::from_static(b"<gz>")),
         }))
     }
 }

@@ -36,8 +36,8 @@ pub use parse::{parse_head, read_head};
 pub use path::{encoded_path, normal_path};
 pub use query::Query;
 pub use response::{
-    CONTINUE, Date, InvalidHeader, ResponseBody, ResponseHead, ResponseWriter, finish_chunks,
-    write_chunk, write_error,
+    CONTINUE, Date, InvalidHeader, ResponseBody, ResponseHead, ResponseWriter, check_header,
+    finish_chunks, write_chunk, write_error,
 };
 pub use scan::{HeadScan, LEADING_LINES_MAX};
 pub use status::Status;

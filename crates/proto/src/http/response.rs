@@ -144,19 +144,7 @@ impl ResponseWriter<'_> {
     /// [`InvalidHeader`]; then nothing is appended, and the writer can go on.
     pub fn header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidHeader> {
         let value = value.as_ref();
-        if name.is_empty() || !name.bytes().all(is_token_byte) {
-            return Err(InvalidHeader::Name);
-        }
-        if WRITERS_OWN.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-            return Err(InvalidHeader::Reserved);
-        }
-        // No early exit, so that it is done many bytes at a time.
-        if !value
-            .iter()
-            .fold(true, |all, &byte| all & is_value_byte(byte))
-        {
-            return Err(InvalidHeader::Value);
-        }
+        check_header(name, value)?;
         self.out.reserve(name.len() + value.len() + 4);
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b": ");
@@ -168,6 +156,27 @@ impl ResponseWriter<'_> {
     /// Ends the head; the body follows.
     pub fn finish(self) {
         self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Returns whether [`ResponseWriter::header`] takes this header.
+///
+/// # Errors
+/// [`InvalidHeader`], as the writer's.
+pub fn check_header(name: &str, value: &[u8]) -> Result<(), InvalidHeader> {
+    if name.is_empty() || !name.bytes().all(is_token_byte) {
+        return Err(InvalidHeader::Name);
+    }
+    if WRITERS_OWN.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+        return Err(InvalidHeader::Reserved);
+    }
+    // No early exit, so that it is done many bytes at a time.
+    match value
+        .iter()
+        .fold(true, |all, &byte| all & is_value_byte(byte))
+    {
+        true => Ok(()),
+        false => Err(InvalidHeader::Value),
     }
 }
 

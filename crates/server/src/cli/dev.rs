@@ -89,6 +89,7 @@ fn static_folders(config: &Config) -> BTreeSet<PathBuf> {
     let folders = handlers.filter_map(|handler| match handler {
         Handler::Static {
             root: StaticRoot::Folder(folder),
+                ..
             // As events name them.
         } => Some(folder.canonicalize().unwrap_or_else(|_| folder.clone())),
         _ => None,

@@ -395,6 +395,13 @@ pub(super) const STATUSES: &[Row] = &[
         ANSWERS,
     ),
     row(
+        Status::NOT_ACCEPTABLE.0,
+        "the file is in none of the encodings that are accepted",
+        "`Accept-Encoding` excludes the file as it is (`identity;q=0`), and no variant of it is accepted",
+        &["route.precompressed"],
+        ANSWERS,
+    ),
+    row(
         Status::CONTENT_TOO_LARGE.0,
         "the body is too large",
         "",

@@ -22,6 +22,7 @@ use super::value::Value;
 
 mod access_log;
 mod acme;
+mod answers;
 mod apps;
 mod events;
 mod history;

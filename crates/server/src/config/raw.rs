@@ -267,15 +267,19 @@ impl Walk<'_, '_> {
             if let Err(refusal) = &read {
                 self.add(value.span().start, format!("{name}: {refusal}"));
             }
-            let items = value.get_ref().as_array();
+            let items: Vec<usize> = match value.get_ref() {
+                DeValue::Array(list) => list.iter().map(|item| item.span().start).collect(),
+                DeValue::Table(table) if matches!(directive.kind, Kind::Headers) => {
+                    table.keys().map(|name| name.span().start).collect()
+                }
+                _ => Vec::new(),
+            };
             given.insert(
                 directive.name,
                 Given {
                     key_at: key.span().start,
                     value_at: value.span().start,
-                    item_at: items.map_or_else(Vec::new, |list| {
-                        list.iter().map(|i| i.span().start).collect()
-                    }),
+                    item_at: items,
                     value: read.ok(),
                 },
             );
@@ -352,7 +356,7 @@ impl Table {
         self.given.get(name).map(|given| given.value_at).or(self.at)
     }
 
-    /// Where the item of its list is; else where the section's header is.
+    /// Where the item of its list, or the name in its table, is; else where the section's header is.
     pub(super) fn item_at(&self, name: &str, item: usize) -> Option<usize> {
         self.given
             .get(name)
@@ -360,7 +364,7 @@ impl Table {
             .or(self.at)
     }
 
-    /// How many items its list has; 0 if it is none.
+    /// How many items its list or table has; 0 if it is neither.
     pub(super) fn items(&self, name: &str) -> usize {
         self.given.get(name).map_or(0, |given| given.item_at.len())
     }

@@ -10,6 +10,7 @@ use super::raw::default_of;
 use super::*;
 
 mod admin;
+mod answers;
 mod apps;
 mod bad;
 mod events;
@@ -228,7 +229,8 @@ fn a_full_file() {
     assert_eq!(
         files.handler,
         Handler::Static {
-            root: StaticRoot::Folder("/srv/www".into())
+            root: StaticRoot::Folder("/srv/www".into()),
+            precompressed: Vec::new(),
         }
     );
     assert!(files.path.is_prefix() && files.path.segments().is_empty());

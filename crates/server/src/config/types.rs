@@ -14,6 +14,8 @@ use veche_frontends::access::{Access, Networks};
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::Pacing;
 use veche_frontends::rate::Rate;
+use veche_frontends::route::Headers;
+use veche_frontends::static_files::Encoding;
 use veche_hub::{Recovery, Told};
 
 use crate::access_log::Template;
@@ -375,6 +377,8 @@ pub(crate) struct Route {
     pub(crate) listeners: Vec<usize>,
     /// Whose requests are answered, by the client's address.
     pub(crate) networks: Networks,
+    /// Headers that its answers have in addition.
+    pub(crate) headers: Option<Headers>,
     pub(crate) handler: Handler,
 }
 
@@ -390,7 +394,11 @@ pub(crate) enum Handler {
     /// Sends every message back.
     Echo { websocket: WebSocket },
     /// Files.
-    Static { root: StaticRoot },
+    Static {
+        root: StaticRoot,
+        /// The codings in which files may lie prepared, the preferred one first; each at most once.
+        precompressed: Vec<Encoding>,
+    },
     /// The server API, beside the one that internal listeners have anyway.
     Api { websocket: WebSocket },
     /// An application.

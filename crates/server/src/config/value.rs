@@ -64,6 +64,8 @@ pub(crate) enum Kind {
     Secrets,
     /// Any table.
     Table,
+    /// A table of headers' names and values.
+    Headers,
     /// A table with the files of a certificate or the names that one is ordered for, or a list of such.
     Certificates,
 }
@@ -83,6 +85,8 @@ pub(crate) enum Value {
     List(Vec<String>),
     Secrets(Vec<SecretSource>),
     Table(toml::Table),
+    /// In the order in which the table's places are told.
+    Headers(Vec<(String, String)>),
     Certificates(Vec<CertificateSource>),
 }
 
@@ -109,6 +113,9 @@ impl Kind {
     pub(crate) fn read(&self, found: &DeValue<'_>) -> Result<Value, String> {
         if let Self::Certificates = self {
             return self.certificates(found).map(Value::Certificates);
+        }
+        if let Self::Headers = self {
+            return self.headers(found).map(Value::Headers);
         }
         self.accept(found).ok_or_else(|| self.refusal(found))
     }
@@ -186,8 +193,25 @@ impl Kind {
                 toml::Value::Table(table) => Some(Value::Table(table)),
                 _ => None,
             },
-            Self::Certificates => None,
+            Self::Certificates | Self::Headers => None,
         }
+    }
+
+    fn headers(&self, found: &DeValue<'_>) -> Result<Vec<(String, String)>, String> {
+        let Some(table) = found.as_table() else {
+            return Err(self.refusal(found));
+        };
+        let pairs = table.iter().map(|(name, value)| {
+            let name = name.get_ref().as_ref();
+            match value.get_ref().as_str() {
+                Some(text) => Ok((name.to_owned(), text.to_owned())),
+                None => {
+                    let found = describe(value.get_ref());
+                    Err(format!("{name}: expected a string, found {found}"))
+                }
+            }
+        });
+        pairs.collect()
     }
 
     fn certificates(&self, found: &DeValue<'_>) -> Result<Vec<CertificateSource>, String> {
@@ -271,6 +295,7 @@ impl Kind {
                 vec!["a list of strings, { file = \"FILE\" } and { env = \"NAME\" }".to_owned()]
             }
             Self::Table => vec!["a table such as { greeting = \"hi\" }".to_owned()],
+            Self::Headers => vec!["a table such as { X-Frame-Options = \"DENY\" }".to_owned()],
             Self::Certificates => vec![
                 "{ certificate = \"FILE\", key = \"FILE\" }".to_owned(),
                 "{ acme = [\"NAME\"] }".to_owned(),
@@ -323,6 +348,12 @@ impl fmt::Display for Value {
             Self::Table(table) => {
                 let shown = without_secrets(toml::Value::Table(table.clone()));
                 write!(f, "{shown}")
+            }
+            // What every client is sent is no secret.
+            Self::Headers(pairs) => {
+                let pairs = pairs.iter();
+                let pairs = pairs.map(|(name, value)| (name.clone(), value.clone().into()));
+                write!(f, "{}", toml::Value::Table(pairs.collect()))
             }
             Self::Certificates(list) => {
                 let one = |source: &CertificateSource| match source {

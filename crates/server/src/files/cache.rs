@@ -4,12 +4,12 @@ use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
 use rustix::fs::Stat;
-use veche_frontends::static_files::{Content, File};
+use veche_frontends::static_files::{Content, Encoding, File};
 
 /// Bytes of content that are kept in all.
 const CACHE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Files that are kept in all, however small.
+/// Files that are kept in all, however small, and variants of which it is known that they are not there.
 const CACHE_FILES_MAX: usize = 4096;
 
 /// What tells one state of a file from another.
@@ -56,95 +56,125 @@ impl Version {
     }
 }
 
-/// The files, by root and relative path. When it is full, those go that came first.
+/// The files, by root, relative path and coding. When it is full, those go that came first.
 #[derive(Default)]
 pub(super) struct Cache {
-    roots: HashMap<Box<Path>, HashMap<Box<str>, Entry>>,
-    order: VecDeque<(Box<Path>, Box<str>)>,
+    roots: HashMap<Box<Path>, Folder>,
+    order: VecDeque<(Box<Path>, Box<str>, Option<Encoding>)>,
     bytes: usize,
 }
 
+/// The kept files of a root. Variants stand under the names of their files.
+#[derive(Default)]
+struct Folder {
+    files: HashMap<Box<str>, Entry>,
+    brotli: HashMap<Box<str>, Entry>,
+    gzip: HashMap<Box<str>, Entry>,
+}
+
+impl Folder {
+    fn of(&self, encoding: Option<Encoding>) -> &HashMap<Box<str>, Entry> {
+        match encoding {
+            None => &self.files,
+            Some(Encoding::Brotli) => &self.brotli,
+            Some(Encoding::Gzip) => &self.gzip,
+        }
+    }
+
+    fn of_mut(&mut self, encoding: Option<Encoding>) -> &mut HashMap<Box<str>, Entry> {
+        match encoding {
+            None => &mut self.files,
+            Some(Encoding::Brotli) => &mut self.brotli,
+            Some(Encoding::Gzip) => &mut self.gzip,
+        }
+    }
+}
+
+/// The name of a file below a root: its relative path, and the coding if it is a variant.
+#[derive(Clone, Copy)]
+pub(super) struct Name<'n> {
+    pub(super) relative: &'n str,
+    pub(super) encoding: Option<Encoding>,
+}
+
 struct Entry {
-    file: File,
-    version: Version,
+    /// `None`: it is not there.
+    found: Option<(File, Version)>,
     checked_ms: u64,
 }
 
 impl Entry {
     fn bytes(&self) -> usize {
-        if let Content::Whole(bytes) = &self.file.content {
-            bytes.len()
-        } else {
-            0
+        match &self.found {
+            Some((file, _)) => match &file.content {
+                Content::Whole(bytes) => bytes.len(),
+                Content::Stored(_) => 0,
+            },
+            None => 0,
         }
     }
 }
 
 impl Cache {
-    /// A file that was looked at less than `fresh_ms` ago.
+    /// Returns the result of a look-up less than `fresh_ms` ago: a file, or `Some(None)` if there is none.
     pub(super) fn fresh(
         &self,
         root: &Path,
-        relative: &str,
+        name: Name<'_>,
         now_ms: u64,
         fresh_ms: u64,
-    ) -> Option<File> {
-        let entry = self.roots.get(root)?.get(relative)?;
-        (now_ms.saturating_sub(entry.checked_ms) < fresh_ms).then(|| entry.file.clone())
+    ) -> Option<Option<File>> {
+        let files = self.roots.get(root)?.of(name.encoding);
+        let entry = files.get(name.relative)?;
+        (now_ms.saturating_sub(entry.checked_ms) < fresh_ms)
+            .then(|| entry.found.as_ref().map(|(file, _)| file.clone()))
     }
 
     /// The kept file, if it is still in that state.
     pub(super) fn confirm(
         &mut self,
         root: &Path,
-        relative: &str,
+        name: Name<'_>,
         version: Version,
         now_ms: u64,
     ) -> Option<File> {
-        let entry = self.roots.get_mut(root)?.get_mut(relative)?;
-        if entry.version != version {
-            return None;
-        }
+        let files = self.roots.get_mut(root)?.of_mut(name.encoding);
+        let entry = files.get_mut(name.relative)?;
+        let (file, _) = entry.found.as_ref().filter(|(_, kept)| *kept == version)?;
         entry.checked_ms = now_ms;
-        Some(entry.file.clone())
+        Some(file.clone())
     }
 
-    /// Keeps a file, in place of its former state.
+    /// Keeps the result of a look-up, in place of the former one.
     pub(super) fn insert(
         &mut self,
         root: &Path,
-        relative: &str,
-        version: Version,
-        file: File,
+        name: Name<'_>,
+        found: Option<(File, Version)>,
         now_ms: u64,
     ) {
+        let Name { relative, encoding } = name;
         let entry = Entry {
-            file,
-            version,
+            found,
             checked_ms: now_ms,
         };
         self.bytes += entry.bytes();
-        let replaced = match self.roots.get_mut(root) {
-            Some(files) => files.insert(relative.into(), entry),
-            None => self
-                .roots
-                .entry(root.into())
-                .or_default()
-                .insert(relative.into(), entry),
-        };
-        match replaced {
+        if !self.roots.contains_key(root) {
+            self.roots.insert(root.into(), Folder::default());
+        }
+        let folder = self.roots.get_mut(root).expect("it was put there");
+        match folder.of_mut(encoding).insert(relative.into(), entry) {
             Some(former) => self.bytes -= former.bytes(),
-            None => self.order.push_back((root.into(), relative.into())),
+            None => self
+                .order
+                .push_back((root.into(), relative.into(), encoding)),
         }
         while self.bytes > CACHE_BYTES_MAX || self.order.len() > CACHE_FILES_MAX {
-            let Some((root, relative)) = self.order.pop_front() else {
+            let Some((root, relative, encoding)) = self.order.pop_front() else {
                 break;
             };
-            if let Some(gone) = self
-                .roots
-                .get_mut(&root)
-                .and_then(|files| files.remove(&relative))
-            {
+            let folder = self.roots.get_mut(&root);
+            if let Some(gone) = folder.and_then(|f| f.of_mut(encoding).remove(&relative)) {
                 self.bytes -= gone.bytes();
             }
         }

@@ -187,3 +187,88 @@ fn the_demo_is_built_in() {
         Err("not found".to_owned())
     );
 }
+
+/// What a variant in gzip holds, and its description.
+fn variant(
+    files: &mut DiskFiles,
+    root: &Path,
+    relative: &str,
+    now_ms: u64,
+) -> Option<(String, Arc<Description>)> {
+    let found = files.open_variant(root, relative, Encoding::Gzip, now_ms);
+    let file = found.expect("nothing is denied")?;
+    let description = Arc::clone(&file.description);
+    Some((text(Ok(Opened::File(file))).unwrap(), description))
+}
+
+#[test]
+fn variants_lie_beside_their_files() {
+    let folder = Folder::new("variants");
+    let root = folder.root();
+    fs::write(root.join("a.txt.gz"), "zipped").unwrap();
+    fs::write(root.join("sub/b.txt.gz"), "x".repeat(70_000)).unwrap();
+    fs::create_dir(root.join("c.txt.gz")).unwrap();
+    fs::write(folder.0.join("secret.gz"), "secret").unwrap();
+    symlink("../secret.gz", root.join("d.txt.gz")).unwrap();
+    let mut files = DiskFiles::default();
+    let (content, description) = variant(&mut files, &root, "a.txt", 0).unwrap();
+    assert_eq!(content, "zipped");
+    assert_eq!(description.encoding, Some(Encoding::Gzip));
+    assert_eq!(&*description.content_type, "text/plain; charset=utf-8");
+    assert!(
+        description.etag.ends_with("-gzip\""),
+        "{}",
+        description.etag
+    );
+    let (large, _) = variant(&mut files, &root, "sub/b.txt", 0).unwrap();
+    assert_eq!(large.len(), 70_000);
+    for none in ["c.txt", "d.txt", "none", "../secret"] {
+        assert!(variant(&mut files, &root, none, 0).is_none(), "{none}");
+    }
+    // The same file asked for itself is another representation of its own.
+    let Ok(Opened::File(direct)) = files.open(&root, "a.txt.gz", 0) else {
+        panic!("a file")
+    };
+    assert_eq!(direct.description.encoding, None);
+    assert_eq!(&*direct.description.content_type, "application/gzip");
+    let found = files.open_variant(&root, "a.txt", Encoding::Brotli, 0);
+    assert!(found.unwrap().is_none());
+
+    let mut dev = DiskFiles::new(true);
+    assert!(variant(&mut dev, &root, "a.txt", 0).is_none());
+    assert!(variant(&mut files, Path::new("builtin:demo"), "index.html", 0).is_none());
+}
+
+#[test]
+fn whether_there_is_a_variant_is_looked_at_once_a_second() {
+    let folder = Folder::new("variants-kept");
+    let root = folder.root();
+    let mut files = DiskFiles::default();
+    let mut at = |now_ms| variant(&mut files, &root, "a.txt", now_ms).map(|(content, _)| content);
+    assert_eq!(at(5000), None);
+    fs::write(root.join("a.txt.gz"), "zipped").unwrap();
+    assert_eq!(at(5999), None);
+    assert_eq!(at(6000).as_deref(), Some("zipped"));
+    fs::write(root.join("a.txt.gz"), "again").unwrap();
+    assert_eq!(at(6999).as_deref(), Some("zipped"));
+    assert_eq!(at(7000).as_deref(), Some("again"));
+    fs::remove_file(root.join("a.txt.gz")).unwrap();
+    assert_eq!(at(7999).as_deref(), Some("again"));
+    assert_eq!(at(8000), None);
+}
+
+#[test]
+fn variants_that_are_not_there_are_kept_within_bounds() {
+    let folder = Folder::new("variants-bounded");
+    let root = folder.root();
+    let mut files = DiskFiles::default();
+    for index in 0..5000 {
+        assert!(variant(&mut files, &root, &format!("{index}.txt"), 0).is_none());
+    }
+    assert_eq!(files.cache.usage(), (0, 4096));
+    // In place of what came first, whatever it is.
+    fs::write(root.join("0.txt.gz"), "zipped").unwrap();
+    assert!(variant(&mut files, &root, "0.txt", 0).is_some());
+    assert!(variant(&mut files, &root, "4999.txt", 0).is_none());
+    assert_eq!(files.cache.usage(), (6, 4096));
+}

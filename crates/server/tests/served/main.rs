@@ -57,6 +57,7 @@ mod shared_apps;
 mod slow_handlers;
 mod slow_query;
 mod slow_reader;
+mod static_files;
 mod suite;
 mod timeouts;
 mod tls;

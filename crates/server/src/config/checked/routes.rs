@@ -87,6 +87,7 @@ impl Checker<'_> {
             claims.push(claim);
         }
         let networks = self.networks(table);
+        let headers = self.answer_headers(table);
         let handler_word = handler_word?;
         self.foreign(table, &handler_word);
         let handler = self.handler(table, &handler_word, apps);
@@ -106,6 +107,7 @@ impl Checker<'_> {
             listen,
             listeners: on?,
             networks: networks?,
+            headers: headers?,
             handler: handler?,
         })
     }
@@ -246,8 +248,11 @@ impl Checker<'_> {
 
     fn handler(&mut self, table: &Table, handler: &str, apps: &mut Apps) -> Option<Handler> {
         if handler == "static" {
+            let root = self.root(table);
+            let precompressed = self.precompressed(table);
             return Some(Handler::Static {
-                root: self.root(table)?,
+                root: root?,
+                precompressed: precompressed?,
             });
         }
         let websocket = self.websocket(table);

@@ -105,6 +105,26 @@ pub(super) static ROUTE: &[Directive] = &[
     },
     Directive {
         section: Section::Route,
+        name: "precompressed",
+        kind: Kind::List {
+            expected: "encodings such as [\"br\", \"gzip\"]",
+        },
+        default: Default::Unset("files are sent as they are"),
+        handlers: &["static"],
+        change: Change::Reload,
+        doc: "The encodings in which files may lie prepared beside themselves, the preferred one first: `\"br\"` (`app.js.br` beside `app.js`) and `\"gzip\"` (`app.js.gz`). A client that accepts one gets that instead, if it is not older than the file; the server compresses nothing itself. See [the guide](../guide/static.md#compressed-files).",
+    },
+    Directive {
+        section: Section::Route,
+        name: "headers",
+        kind: Kind::Headers,
+        default: Default::Unset("none"),
+        handlers: &["static", "lua"],
+        change: Change::Reload,
+        doc: "Headers that are added to each answer of this route, 32 at most: `{ Strict-Transport-Security = \"max-age=31536000\" }`. Those that speak of the content (`Cache-Control` and its like, `Expires`, `Content-Disposition` and other `Content-…`, but not `Content-Security-Policy`) are added to 2xx and 304 only. A header of a script's answer replaces the one of the same name here; this `Cache-Control` replaces the `no-cache` of files. What the server sets itself, such as `Content-Type`, `ETag` and `Vary`, is an error. See [the guide](../guide/static.md#headers).",
+    },
+    Directive {
+        section: Section::Route,
         name: "app",
         kind: Kind::Text {
             expected: "the name of an [[app]]",

@@ -1,0 +1,223 @@
+//! The headers that a route adds to its answers.
+
+use veche_proto::http::{InvalidHeader, Status, check_header};
+
+/// Headers of a route's answers, all of which can be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers(Box<[Added]>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Added {
+    name: String,
+    value: String,
+    /// Whether answers that refuse have it too.
+    is_of_refusals: bool,
+}
+
+/// Why a route can't have a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadHeader {
+    /// It can't be written.
+    #[error(transparent)]
+    Invalid(#[from] InvalidHeader),
+    /// A value without anything in it.
+    #[error("the value is empty")]
+    Empty,
+    /// It is the connection's, or marks the end of a message.
+    #[error(
+        "the server sets this header itself: it is about the connection and not about the answer"
+    )]
+    Connection,
+    /// It differs from answer to answer.
+    #[error("the server or the script sets this header for each answer: it describes what is sent")]
+    Content,
+    /// Only some answers have it.
+    #[error("the server or the script sets this header in the answers that need it")]
+    Single,
+}
+
+/// Beside those that [`check_header`] refuses, and all that begin with `Sec-WebSocket-`.
+const OF_CONNECTIONS: [&str; 4] = ["Upgrade", "Trailer", "TE", "Proxy-Connection"];
+
+const OF_CONTENTS: [&str; 7] = [
+    "Content-Type",
+    "Content-Encoding",
+    "Content-Range",
+    "Accept-Ranges",
+    "ETag",
+    "Last-Modified",
+    "Vary",
+];
+
+const OF_SINGLE_ANSWERS: [&str; 4] = ["Location", "Allow", "WWW-Authenticate", "Retry-After"];
+
+impl Headers {
+    /// Checks and keeps headers, each name once.
+    ///
+    /// # Errors
+    /// [`BadHeader`] of the first that can't be added.
+    pub fn new(headers: impl IntoIterator<Item = (String, String)>) -> Result<Self, BadHeader> {
+        let added = headers.into_iter().map(|(name, value)| {
+            Self::check(&name, &value)?;
+            Ok(Added {
+                is_of_refusals: !is_about_content(&name),
+                name,
+                value,
+            })
+        });
+        Ok(Self(added.collect::<Result<_, BadHeader>>()?))
+    }
+
+    /// Judges one header.
+    ///
+    /// # Errors
+    /// [`BadHeader`]
+    pub fn check(name: &str, value: &str) -> Result<(), BadHeader> {
+        match check_header(name, value.as_bytes()) {
+            Err(InvalidHeader::Reserved) => return Err(BadHeader::Connection),
+            judged => judged?,
+        }
+        let is_in = |names: &[&str]| names.iter().any(|other| other.eq_ignore_ascii_case(name));
+        if is_in(&OF_CONNECTIONS) || starts_with(name, "sec-websocket-") {
+            return Err(BadHeader::Connection);
+        }
+        if is_in(&OF_CONTENTS) {
+            return Err(BadHeader::Content);
+        }
+        if is_in(&OF_SINGLE_ANSWERS) {
+            return Err(BadHeader::Single);
+        }
+        if value.trim_matches([' ', '\t']).is_empty() {
+            return Err(BadHeader::Empty);
+        }
+        Ok(())
+    }
+
+    /// Returns those of an answer with this status.
+    pub(crate) fn of(&self, status: Status) -> impl Iterator<Item = (&str, &str)> {
+        let is_refusal = !matches!(status.0, 200..=299 | 304);
+        self.0
+            .iter()
+            .filter(move |added| added.is_of_refusals || !is_refusal)
+            .map(|added| (&*added.name, &*added.value))
+    }
+}
+
+/// Whether a header speaks of what was asked for, so that it would be wrong where something else is sent: a page that was not
+/// found must not be kept for a year.
+fn is_about_content(name: &str) -> bool {
+    const CACHE_CONTROL: &str = "cache-control";
+    // `CDN-Cache-Control` (RFC 9213) and its like.
+    let is_cache_control = name
+        .len()
+        .checked_sub(CACHE_CONTROL.len())
+        .and_then(|at| name.get(at..))
+        .is_some_and(|end| end.eq_ignore_ascii_case(CACHE_CONTROL));
+    is_cache_control
+        || name.eq_ignore_ascii_case("expires")
+        || name.eq_ignore_ascii_case("surrogate-control")
+        || starts_with(name, "content-") && !starts_with(name, "content-security-policy")
+}
+
+fn starts_with(name: &str, beginning: &str) -> bool {
+    name.get(..beginning.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_route_can_add() {
+        let rows: &[(&str, &str, Result<(), BadHeader>)] = &[
+            (
+                "Cache-Control",
+                "public, max-age=31536000, immutable",
+                Ok(()),
+            ),
+            (
+                "Content-Security-Policy",
+                "default-src 'self'; img-src *",
+                Ok(()),
+            ),
+            ("X-Content-Type-Options", "nosniff", Ok(())),
+            ("X-Robots-Tag", "none\tall", Ok(())),
+            ("x", "\u{e9}", Ok(())),
+            ("Server", "x", Ok(())),
+            ("Te-st", "x", Ok(())),
+            ("", "x", Err(BadHeader::Invalid(InvalidHeader::Name))),
+            ("X Y", "x", Err(BadHeader::Invalid(InvalidHeader::Name))),
+            ("X:", "x", Err(BadHeader::Invalid(InvalidHeader::Name))),
+            ("X\r\nY", "x", Err(BadHeader::Invalid(InvalidHeader::Name))),
+            ("\u{e9}", "x", Err(BadHeader::Invalid(InvalidHeader::Name))),
+            (
+                "X",
+                "a\r\nSet-Cookie: b",
+                Err(BadHeader::Invalid(InvalidHeader::Value)),
+            ),
+            ("X", "a\nb", Err(BadHeader::Invalid(InvalidHeader::Value))),
+            ("X", "a\0", Err(BadHeader::Invalid(InvalidHeader::Value))),
+            (
+                "X",
+                "a\u{7f}",
+                Err(BadHeader::Invalid(InvalidHeader::Value)),
+            ),
+            ("X", "", Err(BadHeader::Empty)),
+            ("X", " \t", Err(BadHeader::Empty)),
+            ("Content-Length", "0", Err(BadHeader::Connection)),
+            ("content-length", "0", Err(BadHeader::Connection)),
+            ("Transfer-Encoding", "chunked", Err(BadHeader::Connection)),
+            ("Connection", "close", Err(BadHeader::Connection)),
+            ("Keep-Alive", "timeout=5", Err(BadHeader::Connection)),
+            ("Date", "today", Err(BadHeader::Connection)),
+            ("Upgrade", "h2c", Err(BadHeader::Connection)),
+            ("trailer", "X", Err(BadHeader::Connection)),
+            ("Sec-WebSocket-Accept", "x", Err(BadHeader::Connection)),
+            ("Content-Type", "text/html", Err(BadHeader::Content)),
+            ("CONTENT-ENCODING", "gzip", Err(BadHeader::Content)),
+            ("ETag", "\"1\"", Err(BadHeader::Content)),
+            ("Vary", "Cookie", Err(BadHeader::Content)),
+            ("Last-Modified", "today", Err(BadHeader::Content)),
+            ("Location", "/", Err(BadHeader::Single)),
+            ("www-authenticate", "Basic", Err(BadHeader::Single)),
+        ];
+        for (name, value, expected) in rows {
+            assert_eq!(
+                Headers::check(name, value),
+                *expected,
+                "{name:?}: {value:?}"
+            );
+            let headers = Headers::new([((*name).to_owned(), (*value).to_owned())]);
+            assert_eq!(headers.map(drop), *expected, "{name:?}: {value:?}");
+        }
+    }
+
+    #[test]
+    fn which_answers_have_it() {
+        let rows = [
+            ("Cache-Control", false),
+            ("cache-control", false),
+            ("CDN-Cache-Control", false),
+            ("Expires", false),
+            ("Content-Disposition", false),
+            ("Content-Language", false),
+            ("Content-Security-Policy", true),
+            ("Content-Security-Policy-Report-Only", true),
+            ("Strict-Transport-Security", true),
+            ("X-Frame-Options", true),
+            ("Access-Control-Allow-Origin", true),
+            ("Cache", true),
+        ];
+        for (name, is_of_refusals) in rows {
+            let headers = Headers::new([(name.to_owned(), "x".to_owned())]).unwrap();
+            for status in [200, 201, 204, 206, 304] {
+                assert_eq!(headers.of(Status(status)).count(), 1, "{name} {status}");
+            }
+            for status in [301, 400, 403, 404, 406, 412, 416, 500, 503] {
+                let count = headers.of(Status(status)).count();
+                assert_eq!(count == 1, is_of_refusals, "{name} {status}");
+            }
+        }
+    }
+}
