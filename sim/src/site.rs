@@ -19,7 +19,7 @@ use veche_frontends::publishing::Publishing;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::static_files::{Encoding, File, Files, OpenError, Opened};
 use veche_frontends::{
-    AppId, Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
+    AppId, Limits, Listener, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
 use veche_hub::{ConnectionId, Hub, Options, WorkerId};
 use veche_jwt::{Keys, Rules};
@@ -188,7 +188,7 @@ impl Keychain for Known {
         self.0.clone()
     }
 
-    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Now) -> bool {
+    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Option<&Arc<Keys>>) -> bool {
         false
     }
 }

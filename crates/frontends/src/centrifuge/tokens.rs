@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use veche_centrifuge::{DisconnectCode, ErrorCode};
 use veche_hub::ConnectionId;
-use veche_jwt::{Claimed, Refusal};
+use veche_jwt::{Claimed, Keys, Refusal};
 
 use super::claims::{Connection, Subscription};
 use crate::identity::token::Tokens;
@@ -170,6 +170,7 @@ impl Judge<'_> {
         let Identity::Token(tokens) = &self.route.identity else {
             return Err(Denied::Unused);
         };
+        let seen = tokens.keys.keys();
         let judged = tokens.judge_open(token, shared).and_then(|claimed| {
             let term = tokens.term(&claimed).map_err(Unknown::Token)?;
             Ok((claimed, term))
@@ -179,7 +180,7 @@ impl Judge<'_> {
             Ok(judged) => return Ok(judged),
             Err(unknown) => unknown,
         };
-        if self.looks_for_keys(tokens, unknown, shared) {
+        if self.looks_for_keys(tokens, seen.as_ref(), unknown, shared) {
             return Err(Denied::Later);
         }
         if let Unknown::Token(refusal) = unknown {
@@ -192,13 +193,19 @@ impl Judge<'_> {
         })
     }
 
-    fn looks_for_keys(&self, tokens: &Arc<Tokens>, unknown: Unknown, shared: &Shared) -> bool {
+    fn looks_for_keys(
+        &self,
+        tokens: &Arc<Tokens>,
+        seen: Option<&Arc<Keys>>,
+        unknown: Unknown,
+        shared: &Shared,
+    ) -> bool {
         let lacks_keys = matches!(
             unknown,
             Unknown::NoKeys | Unknown::Token(Refusal::UnknownKey)
         );
         let keys = &tokens.keys;
-        lacks_keys && !self.has_asked && keys.look_for_more(self.id, &shared.desk, shared.now)
+        lacks_keys && !self.has_asked && keys.look_for_more(self.id, &shared.desk, seen)
     }
 }
 

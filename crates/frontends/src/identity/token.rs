@@ -14,7 +14,7 @@ use veche_proto::http::Head;
 use super::{Client, Desk, Lease, Named, Term, Unknown, is_valid_user};
 use crate::app::Outcome;
 use crate::blocks::Issued;
-use crate::shared::{Now, Shared};
+use crate::shared::Shared;
 
 /// What stands before a token among the subprotocols: `bearer.eyJ…`. Browsers can set no header, but these.
 pub const PROTOCOL_PREFIX: &str = "bearer.";
@@ -50,9 +50,14 @@ pub trait Keychain: Send + Sync + fmt::Debug {
     /// Those of the moment; `None` where there have never been any.
     fn keys(&self) -> Option<Arc<Keys>>;
 
-    /// A token was signed with a key that is not among them. Whether other keys are being fetched: then
-    /// [`Finding::Keys`](super::Finding::Keys) comes to the desk once.
-    fn look_for_more(&self, id: ConnectionId, desk: &Arc<dyn Desk>, now: Now) -> bool;
+    /// A token was signed with a key that is not among those `seen`. Returns whether other keys have come since or are
+    /// being fetched: then [`Finding::Keys`](super::Finding::Keys) comes to the desk once.
+    fn look_for_more(
+        &self,
+        id: ConnectionId,
+        desk: &Arc<dyn Desk>,
+        seen: Option<&Arc<Keys>>,
+    ) -> bool;
 }
 
 impl Tokens {
@@ -61,12 +66,14 @@ impl Tokens {
         client: &Client<'_>,
         shared: &Shared,
     ) -> Outcome<Result<Named, Unknown>> {
+        let seen = self.keys.keys();
         let named = self.name_at_last(client.head, shared);
         let lacks_keys = matches!(
             named,
             Err(Unknown::NoKeys | Unknown::Token(Refusal::UnknownKey))
         );
-        if lacks_keys && self.keys.look_for_more(client.id, &shared.desk, shared.now) {
+        let keys = &self.keys;
+        if lacks_keys && keys.look_for_more(client.id, &shared.desk, seen.as_ref()) {
             return Outcome::Later;
         }
         Outcome::Now(named)

@@ -20,7 +20,7 @@ use veche_frontends::static_files::{
     Content, Description, Encoding, File, Files, OpenError, Opened, ReadAt,
 };
 use veche_frontends::{
-    ApiKey, AppId, Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
+    ApiKey, AppId, Limits, Listener, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
 use veche_hub::{
     ConnectionId, Differences, History, Hub, Namespace, Namespaces, Pattern,
@@ -413,7 +413,7 @@ impl Keychain for Known {
         Some(Arc::clone(&self.0))
     }
 
-    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Now) -> bool {
+    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Option<&Arc<Keys>>) -> bool {
         false
     }
 }

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 use veche_calls::Outcome;
-use veche_frontends::Now;
 use veche_frontends::identity::token::Keychain;
 use veche_frontends::identity::{Desk, Finding};
 use veche_hub::ConnectionId;
@@ -178,11 +177,21 @@ impl Keychain for Keyring {
         self.keys.read().clone()
     }
 
-    fn look_for_more(&self, id: ConnectionId, desk: &Arc<dyn Desk>, _: Now) -> bool {
+    fn look_for_more(
+        &self,
+        id: ConnectionId,
+        desk: &Arc<dyn Desk>,
+        seen: Option<&Arc<Keys>>,
+    ) -> bool {
         let KeySource::Published(published) = &self.source else {
             return false;
         };
         let mut fetching = self.fetching.lock();
+        if self.keys().as_ref().map(Arc::as_ptr) != seen.map(Arc::as_ptr) {
+            drop(fetching);
+            desk.tell(id, Finding::Keys);
+            return true;
+        }
         let now = now();
         let is_fair = fetching.asked.is_none_or(|asked| now >= asked + ASK_EVERY);
         if !fetching.is_under_way && !is_fair || fetching.waiting.len() >= WAITING_MAX {
@@ -198,5 +207,55 @@ impl Keychain for Keyring {
             self.fetch(published);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use veche_calls::SecretUrl;
+    use veche_frontends::identity::token::Place;
+    use veche_jwt::Rules;
+
+    use super::*;
+
+    const ID: ConnectionId = ConnectionId {
+        index: 0,
+        generation: 0,
+    };
+
+    #[derive(Debug, Default)]
+    struct Told(Mutex<Vec<Finding>>);
+
+    impl Desk for Told {
+        fn tell(&self, _: ConnectionId, finding: Finding) {
+            self.0.lock().push(finding);
+        }
+    }
+
+    #[test]
+    fn keys_that_came_during_the_check_need_no_second_fetch() {
+        let published = Published {
+            url: SecretUrl::new("http://127.0.0.1:9/keys".into()),
+            refresh: Duration::from_secs(3600),
+            ca: None,
+        };
+        let jwt = Jwt {
+            keys: KeySource::Published(published),
+            rules: Rules::default(),
+            places: vec![Place::Bearer],
+        };
+        let keyring = Keyring::new(&jwt, &Outbound::default(), &Arc::default());
+        let seen = keyring.keys();
+        assert_eq!(seen, None);
+        keyring.set(Keys::secret(b"a secret that is long enough for it").expect("long enough"));
+        keyring.fetching.lock().due = Some(now());
+
+        let told = Arc::new(Told::default());
+        let desk = Arc::clone(&told) as Arc<dyn Desk>;
+        assert!(keyring.look_for_more(ID, &desk, seen.as_ref()));
+        assert!(matches!(told.0.lock()[..], [Finding::Keys]));
+        let fetching = keyring.fetching.lock();
+        assert!(!fetching.is_under_way);
+        assert_eq!(fetching.asked, None);
     }
 }

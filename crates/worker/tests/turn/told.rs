@@ -513,7 +513,7 @@ impl Keychain for Asked {
         None
     }
 
-    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Now) -> bool {
+    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Option<&Arc<Keys>>) -> bool {
         true
     }
 }

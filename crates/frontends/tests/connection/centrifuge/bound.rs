@@ -8,7 +8,7 @@ use veche_frontends::blocks::{self, NotBlocked};
 use veche_frontends::hooks::{Given, Grant, Question, Verdict};
 use veche_frontends::identity::token::Keychain;
 use veche_frontends::identity::{Desk, Finding, Identity};
-use veche_frontends::{Block, Now, Process};
+use veche_frontends::{Block, Process};
 use veche_hub::ConnectionId;
 use veche_jwt::Keys;
 
@@ -122,7 +122,7 @@ impl Keychain for Fetched {
         self.0.write().expect("one thread").clone()
     }
 
-    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Now) -> bool {
+    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Option<&Arc<Keys>>) -> bool {
         true
     }
 }

@@ -164,7 +164,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         "\"256MiB\"",
-        "What the channels of all namespaces may remember together, counted with what keeping it takes; each worker has its part. What `history_bytes` of a namespace says is for its channels alone, the rest for all others. Beyond that the publisher whose channels take most forgets first, and of its channels the largest, see [the guide](../guide/history.md#what-it-takes); it is counted in `veche_history_evicted_total`, and clients are told when they come back. The positions of channels without publications take nothing of it: they may take a quarter of it beside, and beyond that those of channels without subscribers are forgotten. Positions of channels in use are bounded by the number of subscriptions alone.",
+        "The memory for the history of all channels, bookkeeping included; each worker has an equal share. A namespace with its own `history_bytes` has that part to itself; all other namespaces share the rest. Above the limit publications are evicted from the publisher with the most history, its largest channel first, see [the guide](../guide/history.md#what-it-takes). `veche_history_evicted_total` counts them, and clients that come back are told. Channels without stored publications do not count: their positions may take another quarter of this limit, above which those of channels without subscribers are dropped. The positions of channels in use are bounded by the number of subscriptions only.",
     ),
     row(
         "history_answer_max",

@@ -47,7 +47,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             words: &[],
         },
         Default::Unset("they share what is left of `history_bytes` in `[limits]`"),
-        "What its channels may remember together, as a part of `history_bytes` in `[limits]` that is theirs alone: they make no other channels forget, and no others make them. All such parts together are at most that. See [the guide](../guide/history.md#what-it-takes).",
+        "The memory for the history of its channels, taken from `history_bytes` in `[limits]` and reserved for them: they evict no history of other namespaces, and no other namespace evicts theirs. The sum over all namespaces may not exceed the limit. See [the guide](../guide/history.md#what-it-takes).",
     ),
     row(
         "history_ttl",
