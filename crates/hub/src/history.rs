@@ -7,12 +7,17 @@ use std::sync::Arc;
 use crate::channel::{Channel, Home};
 use crate::page::{Page, Query};
 use crate::publish::Origin;
+use crate::records::RECORD_BYTES;
 use crate::stream::{RECOVERED_MAX, Recovered};
 use crate::streams::Gone;
 use crate::{Hub, Namespaces, Now, Position, SubscribeOptions};
 
-/// So many streams give up something for one publication at most: what it takes in is about as much.
-const EVICTIONS_MAX: usize = 32;
+/// So many publications are evicted for one that came, beside those that its bytes take at most: room for its stream and
+/// its account, and for what is left over where budgets were lowered.
+const EVICTIONS: usize = 32;
+
+/// So many are evicted in a call of [`Hub::look_after`] at most: some milliseconds.
+const LOOK_EVICTIONS: usize = 1 << 15;
 
 /// All streams are looked at in about so many calls of [`Hub::look_after`], at these numbers in one.
 const LOOKS: usize = 30;
@@ -64,8 +69,8 @@ impl Hub {
     }
 
     /// From now on channels have these options, and may take so many bytes for what they remember, those of all
-    /// workers together; the [budgets](Namespaces::add_budget) of namespaces are parts of it. It fits that when it is
-    /// next looked at, and what counts to another budget now does so within a pass of [`look_after`](Self::look_after).
+    /// workers together; the [budgets](Namespaces::add_budget) of namespaces are parts of it. What is beyond
+    /// that is evicted by and by, as it is looked at, and what counts to another budget now does so within a pass of [`look_after`](Self::look_after).
     /// Which channels are heard together stays as it is once there are channels: these have their homes by it.
     pub fn set_history(&mut self, namespaces: Arc<Namespaces>, bytes_max: usize) {
         debug_assert!(
@@ -107,6 +112,7 @@ impl Hub {
         let count = self.streams.len() / LOOKS;
         self.search(count.clamp(LOOK_MIN, LOOK_MAX));
         self.keep_to_budget();
+        self.evict(LOOK_EVICTIONS);
     }
 
     /// Looks at the next so many streams, and lets go of what is over.
@@ -176,9 +182,17 @@ impl Hub {
             self.search(SEARCHED);
         }
         self.silent_bytes = self.streams.silent();
-        for _ in 0..EVICTIONS_MAX {
-            if !self.streams.evict() {
-                return;
+        // What is evicted has at least `RECORD_BYTES` each.
+        let grown = self.streams.take_grown();
+        self.evict(EVICTIONS + grown / RECORD_BYTES);
+    }
+
+    /// Evicts up to so many publications where a budget is exceeded.
+    fn evict(&mut self, mut most: usize) {
+        while most > 0 {
+            match self.streams.evict(most) {
+                0 => return,
+                count => most -= count,
             }
         }
     }

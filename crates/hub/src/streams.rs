@@ -65,6 +65,8 @@ pub(crate) struct Streams {
     cursor: usize,
     /// Publications that had to go before their time, so far.
     evicted: u64,
+    /// Bytes of publications that came since [`take_grown`](Self::take_grown).
+    grown: usize,
     /// What a log is to be told of streams, if there is one.
     pub(crate) changes: Option<Box<Changes>>,
 }
@@ -89,6 +91,7 @@ impl Streams {
             turns: Vec::new(),
             cursor: 0,
             evicted: 0,
+            grown: 0,
             changes: None,
         }
     }
@@ -152,6 +155,7 @@ impl Streams {
         let place = place_of(&mut self.places, index);
         place.is_known = true;
         place.bytes = bytes;
+        self.grown += bytes;
         if place.stream.has_records() {
             let (publisher, lead) = place.stream.majority();
             let owner = self
@@ -220,6 +224,7 @@ impl Streams {
         let (position, more) = place.stream.append(kept, &self.lent, at_ms);
         let less = place.stream.trim(history, now_ms);
         place.bytes = place.bytes + more - less;
+        self.grown += more;
         if less > 0 {
             self.note_change(index);
         }
@@ -369,18 +374,25 @@ impl Streams {
     }
 
     /// The largest stream of the account that takes most of its budget gives up its oldest publications, as many as it
-    /// takes to keep to that, or until it is another one's turn. False if all budgets are kept to.
-    pub(crate) fn evict(&mut self) -> bool {
+    /// takes to keep to that, or until it is another one's turn, but at most so many. Returns how many those were; 0 if
+    /// all budgets are kept to.
+    pub(crate) fn evict(&mut self, most: usize) -> usize {
         let Some((owner, index)) = self.accounts.next_to_give() else {
-            return false;
+            return 0;
         };
-        loop {
+        for count in 1..=most {
             self.shrink(index, Stream::drop_oldest);
             self.evicted += 1;
             if !self.accounts.has_to_give(owner, index) {
-                return true;
+                return count;
             }
         }
+        most
+    }
+
+    /// Returns how many bytes of publications came since it was asked last.
+    pub(crate) fn take_grown(&mut self) -> usize {
+        std::mem::take(&mut self.grown)
     }
 
     /// Looks at up to so many streams, round and round: lets go of publications whose time is over, and of streams that

@@ -205,6 +205,37 @@ fn a_flood_evicts_the_flooder() {
     assert!(hub.evicted_total() > 4_000);
 }
 
+/// Publications without a byte, one to each of so many channels, of one user.
+fn scatter(hub: &mut Hub, count: usize) {
+    for number in 0..count {
+        publish_as(hub, "mallory", &format!("tiny-{number}"), b"");
+    }
+}
+
+#[test]
+fn a_large_publication_evicts_as_many_small_streams_as_it_takes() {
+    let bytes_max = 4 << 20;
+    let mut hub = hub(bytes_max);
+    scatter(&mut hub, 12_000);
+    for number in 0..20 {
+        publish(&mut hub, "large", &vec![0; 200_000]);
+        let (_, bytes, _) = hub.budgets().next().expect("the common one");
+        assert!(bytes <= bytes_max, "{bytes} after {number}");
+    }
+    assert!(kept(&mut hub, "large") > 10);
+}
+
+#[test]
+fn a_budget_that_was_lowered_is_kept_to_within_a_pass() {
+    let mut hub = hub(16 << 20);
+    scatter(&mut hub, 30_000);
+    let bytes_max = 1 << 20;
+    hub.set_history(remembering(), bytes_max);
+    (0..30).for_each(|_| hub.look_after());
+    let (_, bytes, _) = hub.budgets().next().expect("the common one");
+    assert!(bytes <= bytes_max, "{bytes}");
+}
+
 #[test]
 fn budgets_of_namespaces_are_kept_apart_and_changed_while_running() {
     let mut hub = hub(1 << 20);
