@@ -41,6 +41,11 @@ impl Times {
         let _ = self.0.add(&other.0);
     }
 
+    /// The shortest; 0 if nothing was recorded.
+    pub(crate) fn min_ns(&self) -> u64 {
+        self.0.min()
+    }
+
     pub(crate) fn percentile_ns(&self, percent: f64) -> u64 {
         self.0.value_at_quantile(percent / 100.0)
     }
@@ -78,7 +83,7 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// Latencies with their place in the measured time.
+/// Latencies of what was due in the measured time, and those of what came in it with their place.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Recorder {
     pub(crate) times: Times,
@@ -98,10 +103,9 @@ struct Step {
 struct Coarse(Histogram<u64>);
 
 impl Recorder {
-    /// `at_ns` since the beginning of the measurement.
+    /// An answer that came `at_ns` since the beginning of the measurement: its place in time only, not in `times`.
     #[inline]
-    pub(crate) fn record(&mut self, at_ns: u64, latency_ns: u64) {
-        self.times.record(latency_ns);
+    pub(crate) fn came(&mut self, at_ns: u64, latency_ns: u64) {
         let step = self.step(at_ns);
         step.received += 1;
         step.times
@@ -282,10 +286,12 @@ mod tests {
     fn parts_add_up_however_long_their_steps() {
         let (mut short, mut long) = (Recorder::default(), Recorder::default());
         for second in 0..10 {
-            short.record(second * SECOND, MILLISECOND);
+            short.times.record(MILLISECOND);
+            short.came(second * SECOND, MILLISECOND);
         }
         for second in 0..2000 {
-            long.record(second * SECOND, 3 * MILLISECOND);
+            long.times.record(3 * MILLISECOND);
+            long.came(second * SECOND, 3 * MILLISECOND);
         }
         long.error(1999 * SECOND);
         // As between two processes.

@@ -12,6 +12,7 @@ use crate::clock::{SECOND, now_ns};
 use crate::control::Sums;
 use crate::crew::{Crew, GLANCE, Party, Progress, Stage};
 use crate::ledger::Books;
+use crate::loads::LoadPlan;
 use crate::plan::Plan;
 use crate::report::model::{
     Connections, GeneratorUse, Machine, Messages, Report, SCHEMA, ServerUse,
@@ -241,7 +242,9 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
         messages: Messages {
             sent: tally.sent,
             received: tally.received,
-            per_second: tally.received as f64 / seconds,
+            received_in_time: tally.came,
+            per_second: tally.came as f64 / seconds,
+            rate_reached: rate_reached(plan, tally),
             bytes_sent: tally.bytes_sent,
             bytes_received: tally.bytes_received,
             unasked: tally.unasked,
@@ -258,8 +261,8 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
         generator: GeneratorUse {
             cpu: tally.cpu_ns_max as f64 / SECOND as f64 / seconds,
             cpu_s: tally.cpu_ns as f64 / SECOND as f64,
-            cpu_us_per_message: (tally.received > 0)
-                .then(|| tally.cpu_ns as f64 / 1000.0 / tally.received as f64),
+            cpu_us_per_message: (tally.came > 0)
+                .then(|| tally.cpu_ns as f64 / 1000.0 / tally.came as f64),
             waited: tally.waited_ns_max as f64 / SECOND as f64 / seconds,
             lag_us_max: tally.lag_ns_max as f64 / 1000.0,
             late_sends: tally.late_sends,
@@ -269,6 +272,20 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
     }
 }
 
+/// Of what an open loop had due, so much has to be answered in time.
+const IN_TIME: f64 = 0.99;
+
+/// Whether the rate of an open loop was reached; `None` without one, and where nothing was due.
+fn rate_reached(plan: &Plan, tally: &Tally) -> Option<bool> {
+    plan.load.rate()?;
+    let due = match &plan.load {
+        // What did not come is the ledger's.
+        LoadPlan::Fanout(_) => tally.received,
+        _ => tally.received + tally.unanswered,
+    };
+    (due > 0).then(|| tally.in_time as f64 >= due as f64 * IN_TIME)
+}
+
 fn server_use(pid: u32, tally: &Tally, before: Usage, began: Usage, ended: Usage) -> ServerUse {
     let cpu_ns = ended.cpu_ns.saturating_sub(began.cpu_ns);
     let grown = ended.rss_bytes.saturating_sub(before.rss_bytes);
@@ -276,8 +293,7 @@ fn server_use(pid: u32, tally: &Tally, before: Usage, began: Usage, ended: Usage
         pid,
         processes: ended.processes,
         cpu_s: cpu_ns as f64 / SECOND as f64,
-        cpu_us_per_message: (tally.received > 0)
-            .then(|| cpu_ns as f64 / 1000.0 / tally.received as f64),
+        cpu_us_per_message: (tally.came > 0).then(|| cpu_ns as f64 / 1000.0 / tally.came as f64),
         rss_before_bytes: before.rss_bytes,
         rss_open_bytes: ended.rss_bytes,
         bytes_per_connection: (tally.opened > 0).then(|| grown as f64 / tally.opened as f64),

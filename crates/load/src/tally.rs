@@ -85,7 +85,12 @@ pub(crate) struct Tally {
     pub(crate) disconnected: u64,
     pub(crate) reconnected: u64,
     pub(crate) sent: u64,
+    /// Answers to what was due in the measured time, whenever they came.
     pub(crate) received: u64,
+    /// Of these, those that came by its end, or so soon after it that the server kept up.
+    pub(crate) in_time: u64,
+    /// Answers that came in the measured time, whenever they were due.
+    pub(crate) came: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) unasked: u64,
@@ -143,6 +148,8 @@ impl Tally {
         self.reconnected += other.reconnected;
         self.sent += other.sent;
         self.received += other.received;
+        self.in_time += other.in_time;
+        self.came += other.came;
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
         self.unasked += other.unasked;

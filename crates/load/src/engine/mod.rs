@@ -93,6 +93,7 @@ impl<'l> Engine<'l> {
                 now_ns: now_ns(),
                 from_ns: u64::MAX,
                 until_ns: u64::MAX,
+                grace_until_ns: None,
                 rng: fastrand::Rng::with_seed(plan.seed ^ (u64::from(share.index) << 32)),
                 clients,
                 who: Vec::new(),

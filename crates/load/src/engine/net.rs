@@ -16,6 +16,9 @@ use crate::tally::{Fault, Tally};
 const SPARE_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
 
+/// An answer that comes so soon after the end is no sign of a server that falls behind.
+const GRACE_NS: u64 = 100 * MILLISECOND;
+
 /// What a thread has but for its driver, which is lent to us in its calls, and its load.
 pub(crate) struct Net {
     pub(crate) plan: Arc<Plan>,
@@ -25,6 +28,8 @@ pub(crate) struct Net {
     /// The measured time; `u64::MAX` while it has not begun.
     pub(crate) from_ns: u64,
     pub(crate) until_ns: u64,
+    /// Until when an answer is in time; known with the first that comes after the measured time.
+    pub(super) grace_until_ns: Option<u64>,
     pub(crate) rng: fastrand::Rng,
     pub(crate) clients: Vec<Client>,
     /// By the transports' index.
@@ -81,17 +86,38 @@ impl Net {
         if is_open_loop { since_ns } else { self.now_ns }
     }
 
-    /// Counts an answer to what was sent, or was to be sent, at `since_ns`, if `counts_from` is measured.
+    /// Counts an answer that comes now to what was sent, or was to be sent, at `since_ns`: among the answers of the
+    /// measured time if `counts_from` is measured, and among those that came in it if now is.
     #[inline]
     pub(crate) fn answered(&mut self, since_ns: u64, counts_from: u64, bytes: usize) {
+        let latency_ns = self.now_ns.saturating_sub(since_ns);
         if self.is_measured(counts_from) {
             self.tally.received += 1;
             self.tally.bytes_received += bytes as u64;
-            self.tally.latency.record(
-                counts_from - self.from_ns,
-                self.now_ns.saturating_sub(since_ns),
-            );
+            self.tally.in_time += u64::from(self.is_in_time());
+            self.tally.latency.times.record(latency_ns);
         }
+        if self.is_measured(self.now_ns) {
+            self.tally.came += 1;
+            let at_ns = self.now_ns - self.from_ns;
+            self.tally.latency.came(at_ns, latency_ns);
+        }
+    }
+
+    /// Whether an answer that comes now shows that the server keeps up: by the end of the measured time, the shortest
+    /// latency that was seen in it, and a hundredth of it or [`GRACE_NS`].
+    #[inline]
+    fn is_in_time(&mut self) -> bool {
+        self.now_ns < self.until_ns || self.now_ns < self.grace_until_ns()
+    }
+
+    fn grace_until_ns(&mut self) -> u64 {
+        let latency_ns = self.tally.latency.times.min_ns();
+        let grace_ns = (self.until_ns.saturating_sub(self.from_ns) / 100).max(GRACE_NS);
+        // Only what came in the measured time says how long an answer takes.
+        *self
+            .grace_until_ns
+            .get_or_insert(self.until_ns.saturating_add(latency_ns + grace_ns))
     }
 
     /// Counts a message that is sent, or was to be sent, at `at_ns`.

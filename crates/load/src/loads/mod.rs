@@ -31,6 +31,16 @@ pub enum LoadPlan {
 }
 
 impl LoadPlan {
+    /// What an open loop is to send a second in all, at its beginning; `None` of a closed one.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        match self {
+            Self::Echo(plan) => plan.rate,
+            Self::Http(plan) => plan.rate,
+            Self::Fanout(plan) => Some(plan.rate),
+            Self::Storm(_) | Self::Shootout(_) => None,
+        }
+    }
+
     /// What one thread runs.
     pub(crate) fn load(&self, share: &Share) -> Box<dyn Load> {
         match self {

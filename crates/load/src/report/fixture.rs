@@ -55,7 +55,9 @@ pub(crate) fn full() -> Report {
         messages: Messages {
             sent: 1_000_010,
             received: 1_000_000,
+            received_in_time: 1_000_000,
             per_second: 100_000.0,
+            rate_reached: Some(true),
             bytes_sent: 20_000_200,
             bytes_received: 20_000_000,
             unasked: 240,

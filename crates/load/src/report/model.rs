@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The version of this form; it grows when a field changes its meaning or goes.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -146,8 +146,16 @@ pub struct Messages {
     pub sent: u64,
     /// Answers, responses or deliveries received.
     pub received: u64,
-    /// `received` a second.
+    /// Answers or deliveries that came in the measured time, whenever they were due: with an open loop `received` has also
+    /// those that came after it.
+    #[serde(default)]
+    pub received_in_time: u64,
+    /// `received_in_time` a second.
     pub per_second: f64,
+    /// Of an open loop: whether 99 % of what was due in the measured time was answered by its end, or within the shortest
+    /// latency and 0.1 s (1 % of a run of more than 10 s) of it. Otherwise the server, or the tester, was slower than the rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_reached: Option<bool>,
     /// Payload bytes sent. On the wire there are frame headers and HTTP heads beside.
     pub bytes_sent: u64,
     /// Payload bytes received.
@@ -406,7 +414,7 @@ pub struct ServerUse {
     pub processes: u64,
     /// CPU time, all of them.
     pub cpu_s: f64,
-    /// CPU time for each message received by the tester.
+    /// CPU time for each of [`Messages::received_in_time`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_message: Option<f64>,
     /// Resident memory before the first connect.
@@ -425,7 +433,7 @@ pub struct GeneratorUse {
     pub cpu: f64,
     /// CPU time of all threads.
     pub cpu_s: f64,
-    /// CPU time for each message received.
+    /// CPU time for each of [`Messages::received_in_time`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_message: Option<f64>,
     /// Share of the measured time that the thread with the worst luck was ready to run and had no core.

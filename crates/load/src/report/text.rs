@@ -14,7 +14,7 @@ pub use page::Style;
 pub(crate) use page::{Page, Tone};
 
 use super::model::{LostProcess, Report};
-use super::units::{clean, count, many, share};
+use super::units::{clean, count, many, rate, share};
 use super::words;
 
 /// The whole report, ending with a new line.
@@ -82,6 +82,11 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
             many(lengths.min(http.body_bytes.len() as u64), "length"),
         ));
     }
+    if let Some(behind) = rate_not_reached(report) {
+        doubts.push(format!(
+            "{behind}: latencies then are the length of a queue, which grows for as long as it is measured."
+        ));
+    }
     if let Some(ledger) = &report.ledger
         && ledger.lost + ledger.duplicated + ledger.reordered + ledger.corrupted > 0
     {
@@ -121,6 +126,21 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
         }
     }
     doubts
+}
+
+/// That the rate of an open loop was not reached, without the sentence's end.
+pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
+    let asked = report.settings.rate?;
+    let words = words::Words::of(&report.kind, true);
+    (report.messages.rate_reached == Some(false)).then(|| {
+        format!(
+            "RATE NOT REACHED: {} {} a second were asked for, {} {} a second came",
+            rate(asked),
+            words.sent,
+            rate(report.messages.per_second),
+            words.received
+        )
+    })
 }
 
 /// What to know of figures without those of lost processes, in a sentence.

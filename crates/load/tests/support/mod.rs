@@ -49,6 +49,32 @@ pub(crate) fn serve_websocket(
     })
 }
 
+/// Lets its callers pass so often a second in all, and never more often.
+pub(crate) fn at_most(per_second: u32) -> impl Fn() + Send + Sync + 'static {
+    let step = Duration::from_secs(1) / per_second;
+    let next = parking_lot::Mutex::new(now());
+    move || {
+        let turn = {
+            let mut next = next.lock();
+            let turn = (*next).max(now());
+            *next = turn + step;
+            turn
+        };
+        thread::sleep(turn.saturating_duration_since(now()));
+    }
+}
+
+/// A server that echoes so many messages a second in all.
+pub(crate) fn serve_at_most(per_second: u32) -> SocketAddr {
+    let turn = at_most(per_second);
+    serve_websocket(move |mut websocket| {
+        while let Some((kind, data)) = websocket.message() {
+            turn();
+            websocket.send(kind, &data);
+        }
+    })
+}
+
 /// Clients of a URL.
 pub(crate) fn endpoint(url: &str, clients: u32) -> Endpoint {
     Endpoint::new(Target::parse(url).expect("a URL of this test"), clients)

@@ -8,6 +8,7 @@ mod bad_servers;
 mod http;
 mod ledger;
 mod open_loop;
+mod overload;
 mod recovery;
 mod shootout;
 mod tls;

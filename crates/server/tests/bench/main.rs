@@ -4,9 +4,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+/// Servers of a known behaviour.
+#[path = "../../../load/tests/support/mod.rs"]
+mod known;
+
 mod bad_input;
 mod interrupt;
 mod lost;
+mod overload;
 mod real_server;
 
 use std::io::{Read, Write};

@@ -114,7 +114,10 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
             );
         }
     }
-    if first.settings.rate.is_some() && first.kind != "storm" && groups.len() > 1 {
+    let all_reached = runs
+        .iter()
+        .all(|(_, run)| run.messages.rate_reached != Some(false));
+    if first.settings.rate.is_some() && all_reached && first.kind != "storm" && groups.len() > 1 {
         push(&mut warnings, "Open loop: the throughput is the rate that was asked for, not what a server is able to.".to_owned());
     }
     warnings

@@ -99,6 +99,18 @@ fn a_bottleneck_is_the_first_and_the_last_word() {
 }
 
 #[test]
+fn a_rate_that_was_not_reached_stands_beside_the_throughput_and_at_the_end() {
+    let mut report = full();
+    assert!(!plain(&report).contains("RATE NOT REACHED"));
+    report.messages.rate_reached = Some(false);
+    report.messages.per_second = 2_000.0;
+    let text = plain(&report);
+    let words = "RATE NOT REACHED: 100,000 messages a second were asked for, 2,000 answers a";
+    assert_eq!(text.matches("RATE NOT REACHED").count(), 2, "{text}");
+    assert!(text.contains(&words[..60]), "{text}");
+}
+
+#[test]
 fn a_ledger_that_does_not_add_up_says_so() {
     let mut report = full();
     assert!(!plain(&report).contains("ADD UP"));

@@ -93,18 +93,8 @@ pub(super) fn throughput(page: &mut Page, report: &Report) {
         Tone::Strong,
         &format!("{} {} a second", rate(messages.per_second), words.received),
     );
-    let asked = report
-        .settings
-        .rate
-        .filter(|asked| report.kind != "storm" && *asked > 0.0);
-    if let Some(asked) = asked
-        && words.sent != "publications"
-        && messages.per_second < asked * 0.99
-    {
-        page.more(
-            Tone::Bad,
-            &format!("less than the {} a second that were asked for", rate(asked)),
-        );
+    if let Some(behind) = super::rate_not_reached(report) {
+        page.more(Tone::Bad, &behind);
     }
     page.more(
         Tone::Plain,

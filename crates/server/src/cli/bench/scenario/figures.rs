@@ -86,7 +86,7 @@ const SENT: &str = "/messages/sent";
 const EXPECTED: &str = "/ledger/expected";
 
 /// All of them. `errors` is no field of the report but the sum of the causes.
-pub(super) const FIGURES: [Figure; 72] = [
+pub(super) const FIGURES: [Figure; 73] = [
     count("latency.count", "/latency_us/count"),
     time("latency.min", "/latency_us/min"),
     time("latency.mean", "/latency_us/mean"),
@@ -122,6 +122,7 @@ pub(super) const FIGURES: [Figure; 72] = [
     ),
     count("messages.sent", SENT),
     part("messages.received", "/messages/received", SENT),
+    count("messages.received_in_time", "/messages/received_in_time"),
     sum("messages.per_second", "/messages/per_second", Unit::Rate),
     sum("messages.bytes_sent", "/messages/bytes_sent", Unit::Bytes),
     sum(

@@ -203,6 +203,11 @@ fn judge(scenario: &Scenario, report: &mut Report) {
                 passed: false,
             });
         }
+        if report.messages.rate_reached == Some(false)
+            && (phase.promises.iter().chain(&scenario.promises)).any(Promise::depends_on_the_rate)
+        {
+            checks.push(rate_reached(report));
+        }
         if report.incomplete {
             checks.push(all_counted(report));
         }
@@ -239,6 +244,19 @@ fn judge(scenario: &Scenario, report: &mut Report) {
         explain(check, report);
     }
     report.checks = checks;
+}
+
+/// The broken promise of a phase whose server, or tester, was slower than its rate.
+fn rate_reached(report: &Report) -> Check {
+    let rate = report.settings.rate.unwrap_or_default();
+    Check {
+        promise: "the rate asked for is reached".to_owned(),
+        measured: format!(
+            "{:.0} a second came, {rate:.0} a second were asked for",
+            report.messages.per_second
+        ),
+        passed: false,
+    }
 }
 
 /// The broken promise of a phase that lost processes of the tester: what they saw, nobody knows.

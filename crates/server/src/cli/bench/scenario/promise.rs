@@ -126,6 +126,15 @@ impl Promise {
         self.figure.path == "errors"
     }
 
+    /// Whether it means nothing where a server was slower than the rate that it was asked for.
+    pub(super) fn depends_on_the_rate(&self) -> bool {
+        let path = self.figure.path;
+        path.starts_with("latency.")
+            || path.starts_with("messages.received")
+            || path.starts_with("server.cpu")
+            || path == "messages.per_second"
+    }
+
     /// Whether a phase keeps it.
     pub(super) fn judge(&self, report: &Report) -> Check {
         match self.measured(report) {

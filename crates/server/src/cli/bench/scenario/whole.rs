@@ -46,7 +46,7 @@ pub(super) fn whole(phases: Vec<(Report, bool)>, label: Option<String>) -> Repor
         whole.timeline.clear();
     }
     if whole.seconds > 0.0 {
-        whole.messages.per_second = whole.messages.received as f64 / whole.seconds;
+        whole.messages.per_second = whole.messages.received_in_time as f64 / whole.seconds;
     }
     whole.phases = phases.into_iter().map(|(report, _)| report).collect();
     whole
@@ -94,6 +94,12 @@ fn add_connections(whole: &mut Connections, phase: &Connections) {
 fn add_messages(whole: &mut Messages, phase: &Messages) {
     whole.sent += phase.sent;
     whole.received += phase.received;
+    whole.received_in_time += phase.received_in_time;
+    // Of the phases that have a rate, all.
+    whole.rate_reached = match (whole.rate_reached, phase.rate_reached) {
+        (Some(one), Some(other)) => Some(one && other),
+        (one, other) => one.or(other),
+    };
     whole.bytes_sent += phase.bytes_sent;
     whole.bytes_received += phase.bytes_received;
     whole.unasked += phase.unasked;
@@ -166,6 +172,7 @@ mod tests {
             ..Report::default()
         };
         report.messages.received = received;
+        report.messages.received_in_time = received;
         report.errors.reset = 1;
         report
     }

@@ -1,0 +1,104 @@
+//! Servers that are slower than the rate that is asked for: what they really did, and that they fell behind.
+
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+use std::time::Duration;
+
+use veche_load::loads::LoadPlan;
+use veche_load::loads::echo::EchoPlan;
+use veche_load::payload::PayloadPlan;
+use veche_load::plan::Plan;
+use veche_load::report::Report;
+use veche_load::run::{Around, run};
+
+use crate::support::{
+    assert_clean, at_once, endpoint, now, plan, report, serve_at_most, serve_websocket,
+};
+
+fn echo(rate: f64, rate_to: Option<f64>) -> LoadPlan {
+    LoadPlan::Echo(EchoPlan {
+        payload: PayloadPlan::default(),
+        inflight: 1,
+        rate: Some(rate),
+        rate_to,
+        churn: None,
+    })
+}
+
+/// All was answered in the end, and nothing of it that came after the end counts as throughput.
+#[track_caller]
+fn assert_behind(report: &Report, capacity: f64) {
+    assert_clean(report);
+    let messages = &report.messages;
+    assert_eq!(messages.received, messages.sent, "{messages:?}");
+    assert_eq!(messages.rate_reached, Some(false), "{messages:?}");
+    assert!(messages.per_second <= capacity * 1.03, "{messages:?}");
+    let came: u64 = report.timeline.iter().map(|step| step.received).sum();
+    assert_eq!(came, messages.received_in_time, "{:?}", report.timeline);
+    let per_second = messages.received_in_time as f64 / report.seconds;
+    assert!((messages.per_second - per_second).abs() < 1e-6);
+}
+
+#[test]
+fn an_overloaded_server_has_the_throughput_that_it_has() {
+    let url = format!("ws://{}/", serve_at_most(1000));
+    let overload = Plan {
+        warmup_ns: 200_000_000,
+        ..plan(vec![endpoint(&url, 8)], echo(4000.0, None), 600)
+    };
+    // CPU belongs to the same answers as its time.
+    let around = Around {
+        pid: Some(std::process::id()),
+        interrupts: &AtomicUsize::new(0),
+        hold_ns: 0,
+        member: None,
+        progress: &mut |_| (),
+    };
+    let report = run(overload, around).expect("a report");
+    assert_behind(&report, 1000.0);
+    assert_eq!(report.messages.sent, 2400);
+    let came = report.messages.received_in_time as f64;
+    let server = report.server.expect("--pid");
+    let each = server.cpu_us_per_message.expect("answers came");
+    assert!((each / (server.cpu_s * 1e6 / came) - 1.0).abs() < 1e-6);
+    let each = report.generator.cpu_us_per_message.expect("answers came");
+    assert!((each / (report.generator.cpu_s * 1e6 / came) - 1.0).abs() < 1e-6);
+}
+
+/// A ramp that ends above what the server does, though its average is not.
+#[test]
+fn a_ramp_that_ends_too_high_is_not_reached() {
+    let url = format!("ws://{}/", serve_at_most(1000));
+    let load = echo(100.0, Some(1900.0));
+    let report = report(plan(vec![endpoint(&url, 8)], load, 1500));
+    assert_behind(&report, 1000.0);
+}
+
+/// Late is not behind: the same delay for all, or a stall that the server makes up for.
+#[test]
+fn a_rate_that_is_kept_up_with_is_reached() {
+    let began = now();
+    let url = |delay: fn(Duration) -> Duration| {
+        let address = serve_websocket(move |mut websocket| {
+            while let Some((kind, data)) = websocket.message() {
+                thread::sleep(delay(now().duration_since(began)));
+                websocket.send(kind, &data);
+            }
+        });
+        format!("ws://{address}/")
+    };
+    at_once(
+        [
+            url(|_| Duration::ZERO),
+            url(|_| Duration::from_millis(80)),
+            url(|at| Duration::from_millis(300).saturating_sub(at)),
+        ],
+        |url| {
+            let report = report(plan(vec![endpoint(&url, 40)], echo(200.0, None), 1000));
+            assert_clean(&report);
+            let messages = &report.messages;
+            assert_eq!((messages.sent, messages.received), (200, 200));
+            assert_eq!(messages.rate_reached, Some(true), "{messages:?}");
+        },
+    );
+}
