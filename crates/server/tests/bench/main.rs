@@ -9,6 +9,7 @@ mod support;
 mod known;
 
 mod bad_input;
+mod faults;
 mod interrupt;
 mod lost;
 mod overload;
@@ -18,6 +19,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::thread;
 
 use serde_json::Value;
@@ -60,6 +62,19 @@ impl Outcome {
             .unwrap_or_else(|| panic!("{path}: {self:#?}"))
     }
 
+    /// The promises of the first phase that were not kept, each with what was measured.
+    #[track_caller]
+    fn broken(&self) -> Vec<String> {
+        let checks = self.at("/phases/0/checks").as_array().expect("checks");
+        let broken = checks.iter().filter(|check| check["passed"] == false);
+        let text = |value: &Value| value.as_str().expect("words").to_owned();
+        let line = |check: &Value| {
+            let (promise, measured) = (text(&check["promise"]), text(&check["measured"]));
+            format!("{promise}: {measured}")
+        };
+        broken.map(line).collect()
+    }
+
     /// All connections opened, nothing went wrong, and something was measured.
     #[track_caller]
     fn assert_clean(&self) {
@@ -98,6 +113,19 @@ fn command(arguments: &[&str]) -> Command {
 /// Runs `veche bench … --json` to its end.
 fn bench(arguments: &[&str]) -> Outcome {
     command(arguments).output().expect("it starts").into()
+}
+
+/// Runs a scenario of one phase to its end.
+fn scenario(phase: &str) -> Outcome {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, SeqCst);
+    let name = format!("veche-bench-{}-{number}.toml", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let text = format!("allow_bottleneck = true\n[[phase]]\n{phase}");
+    std::fs::write(&file, text).expect("a temporary folder");
+    let outcome = bench(&["scenario", file.to_str().expect("UTF-8")]);
+    let _ = std::fs::remove_file(&file);
+    outcome
 }
 
 /// Starts it.

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 
 use clap::Args;
-use veche_load::report::model::{Check, Report, ServerUse};
+use veche_load::report::model::{Check, Ledger, Report, ServerUse};
 use veche_load::run::is_running;
 
 use super::screen::{self, Line};
@@ -196,6 +196,11 @@ fn judge(scenario: &Scenario, report: &mut Report) {
         if !are_errors_judged && !phase.promises.iter().any(Promise::is_about_errors) {
             checks.push(Promise::no_errors().judge(report));
         }
+        if let Some(ledger) = &report.ledger {
+            let promises = phase.promises.iter().chain(&scenario.promises);
+            let named: Vec<&str> = promises.map(Promise::path).collect();
+            checks.extend(no_faults(ledger, &named));
+        }
         if report.generator.bottleneck && !phase.allow_bottleneck {
             checks.push(Check {
                 promise: "the tester is not the bottleneck".to_owned(),
@@ -257,6 +262,35 @@ fn rate_reached(report: &Report) -> Check {
         ),
         passed: false,
     }
+}
+
+/// The promise that a ledger has none of the faults that no promise names; `None` if they are all named.
+fn no_faults(ledger: &Ledger, named: &[&str]) -> Option<Check> {
+    let faults = [
+        ("lost", ledger.lost),
+        ("duplicated", ledger.duplicated),
+        ("reordered", ledger.reordered),
+        ("corrupted", ledger.corrupted),
+    ];
+    let is_named = |name: &str| {
+        let mut paths = named.iter().filter_map(|path| path.strip_prefix("ledger."));
+        paths.any(|path| path == name)
+    };
+    let unnamed: Vec<_> = faults.iter().filter(|(name, _)| !is_named(name)).collect();
+    let names: Vec<&str> = unnamed.iter().map(|(name, _)| *name).collect();
+    let found = unnamed.iter().filter(|(_, count)| *count > 0);
+    let found: Vec<String> = found
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
+    (!names.is_empty()).then(|| Check {
+        promise: format!("ledger: {} == 0", names.join(", ")),
+        passed: found.is_empty(),
+        measured: if found.is_empty() {
+            "0".to_owned()
+        } else {
+            found.join(", ")
+        },
+    })
 }
 
 /// The broken promise of a phase that lost processes of the tester: what they saw, nobody knows.

@@ -126,6 +126,11 @@ impl Promise {
         self.figure.path == "errors"
     }
 
+    /// The figure that it bounds.
+    pub(super) fn path(&self) -> &'static str {
+        self.figure.path
+    }
+
     /// Whether it means nothing where a server was slower than the rate that it was asked for.
     pub(super) fn depends_on_the_rate(&self) -> bool {
         let path = self.figure.path;
