@@ -1,5 +1,7 @@
 //! What is sent, and how an answer is known to be the one that was due.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
@@ -31,6 +33,17 @@ impl Default for PayloadPlan {
             content: Content::Size(20),
         }
     }
+}
+
+/// What a message of a server is to the client that it comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// The message of this number, as it was sent.
+    Answer(u32),
+    /// One of ours, but not as it was sent: of this number, or of one that can't be read.
+    Altered(Option<u32>),
+    /// None of ours.
+    Foreign,
 }
 
 /// Makes messages, and knows them again.
@@ -73,11 +86,47 @@ impl Payload {
         &self.bytes
     }
 
-    /// Which message of client `who` this is, if it is one of them at all.
-    pub(crate) fn number_of(&mut self, who: u32, kind: MessageKind, data: &[u8]) -> Option<u32> {
-        let digits = std::str::from_utf8(data.get(8..STAMP_BYTES)?).ok()?;
-        let number = u32::from_str_radix(digits, 16).ok()?;
-        (self.is_stamped && self.is(who, number, kind, data)).then_some(number)
+    /// Whether messages carry who sent them and their number.
+    pub(crate) fn is_stamped(&self) -> bool {
+        self.is_stamped
+    }
+
+    /// What a message to client `who` is, by its stamp; `None` if messages carry none. `due` is the number of the
+    /// message whose answer is due.
+    pub(crate) fn recognize(
+        &mut self,
+        who: u32,
+        due: u32,
+        kind: MessageKind,
+        data: &[u8],
+    ) -> Option<Seen> {
+        if !self.is_stamped {
+            return None;
+        }
+        let own = self.kind;
+        let hex = |range: Range<usize>| {
+            let digits = std::str::from_utf8(data.get(range)?).ok()?;
+            u32::from_str_radix(digits, 16).ok()
+        };
+        let is_to_us = hex(0..8) == Some(who);
+        let number = hex(8..STAMP_BYTES).filter(|_| is_to_us);
+        if let Some(number) = number
+            && data == self.stamp(who, number)
+        {
+            return Some(if kind == own {
+                Seen::Answer(number)
+            } else {
+                Seen::Altered(Some(number))
+            });
+        }
+        let due = self.stamp(who, due);
+        let same = due.iter().zip(data).filter(|(one, other)| one == other);
+        let is_like_ours = data.len() == due.len() && same.count() * 2 >= due.len();
+        Some(if is_like_ours {
+            Seen::Altered(number)
+        } else {
+            Seen::Foreign
+        })
     }
 
     /// Whether it is message `number` of client `who` but for its kind: text as binary or the other way round. That is
@@ -150,6 +199,43 @@ mod tests {
         assert!(!payload.is(0xabc, 1, MessageKind::Binary, &first));
         assert!(!payload.is(0xabc, 1, MessageKind::Text, &first[..19]));
     }
+
+    #[test]
+    fn messages_are_known_by_their_stamp() {
+        let mut payload = Payload::new(&PayloadPlan::default());
+        let seventh = payload.stamp(3, 7).to_vec();
+        let mut seen = |data: &[u8]| payload.recognize(3, 7, MessageKind::Text, data);
+        assert_eq!(seen(&seventh), Some(Seen::Answer(7)));
+        for (at, number) in [(17, Some(7)), (3, None), (15, Some(6))] {
+            let mut changed = seventh.clone();
+            changed[at] ^= 1;
+            // A number that was changed is another message's, whose answer this would be.
+            let expected = if at == 15 {
+                Seen::Answer(6)
+            } else {
+                Seen::Altered(number)
+            };
+            assert_eq!(seen(&changed), Some(expected), "{at}");
+        }
+        for foreign in [
+            &b"welcome"[..],
+            b"{\"type\":\"ping!\"}...",
+            b"",
+            &seventh[..19],
+        ] {
+            assert_eq!(seen(foreign), Some(Seen::Foreign));
+        }
+        let binary = payload.recognize(3, 7, MessageKind::Binary, &seventh);
+        assert_eq!(binary, Some(Seen::Altered(Some(7))));
+        let mut plain = Payload::new(&PayloadPlan {
+            content: Content::Size(15),
+            ..PayloadPlan::default()
+        });
+        let message = plain.stamp(3, 7).to_vec();
+        let seen = plain.recognize(3, 7, MessageKind::Text, &message);
+        assert_eq!(seen, None);
+    }
+
     #[test]
     fn the_wrong_kind_is_named() {
         let mut payload = Payload::new(&PayloadPlan::default());

@@ -94,6 +94,9 @@ pub(crate) struct Tally {
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) unasked: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) late: u64,
+    pub(crate) lost: u64,
     pub(crate) unanswered: u64,
     pub(crate) faults: BTreeMap<Cause, u64>,
     pub(crate) examples: BTreeMap<Cause, String>,
@@ -153,6 +156,9 @@ impl Tally {
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
         self.unasked += other.unasked;
+        self.duplicated += other.duplicated;
+        self.late += other.late;
+        self.lost += other.lost;
         self.unanswered += other.unanswered;
         for (cause, count) in other.faults {
             *self.faults.entry(cause).or_default() += count;

@@ -10,7 +10,7 @@ use super::open_loop::OpenLoop;
 use crate::clock::{MILLISECOND, SECOND};
 use crate::engine::{Io, Net};
 use crate::pace::Pace;
-use crate::payload::{Payload, PayloadPlan};
+use crate::payload::{Payload, PayloadPlan, Seen};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
 
@@ -46,12 +46,17 @@ pub(crate) struct Echo {
 }
 
 /// What one connection has under way.
+///
+/// With stamps an answer is that of its number, wherever it comes: those that it overtakes make room in a closed loop, and
+/// are late if they still come and lost otherwise. Without, answers come in the order of the messages, or are wrong.
 #[derive(Clone, Debug, Default)]
 struct Flight {
     /// When the messages were sent, or were to be sent, the oldest first.
     sent: VecDeque<u64>,
     /// The number of the oldest.
     answered: u32,
+    /// Numbers, rising, whose answer has not come though that of a later one has, and when they were sent.
+    overtaken: VecDeque<(u32, u64)>,
     /// Something came before the first answer: a greeting, perhaps.
     greeted: bool,
     /// It takes no further message: its connection is about to be closed.
@@ -70,8 +75,64 @@ struct Churn {
     absent: Vec<u32>,
 }
 
+/// Overtaken messages of a connection that are waited for; of more the oldest is lost.
+const OVERTAKEN_MAX: usize = 4096;
+/// How long those that were overtaken are waited for once all others are answered.
+const OVERTAKEN_NS: u64 = SECOND;
+/// When all has come, what comes again comes soon.
+const TWICE_NS: u64 = SECOND / 10;
+
 /// How long a server has for the last answers and its part of the good-bye.
 const LEAVE_NS: u64 = 2 * SECOND;
+
+impl Flight {
+    /// Takes a message out that is answered, and gives when it was sent; `None` if it waits for no answer.
+    fn take(&mut self, number: u32) -> Option<u64> {
+        let ahead = number.wrapping_sub(self.answered) as usize;
+        if ahead < self.sent.len() {
+            for since in self.sent.drain(..ahead) {
+                self.overtaken.push_back((self.answered, since));
+                self.answered = self.answered.wrapping_add(1);
+            }
+            self.answered = self.answered.wrapping_add(1);
+            return self.sent.pop_front();
+        }
+        let at = self.overtaken_at(number)?;
+        self.overtaken.remove(at).map(|one| one.1)
+    }
+
+    fn overtaken_at(&self, number: u32) -> Option<usize> {
+        let found = self.overtaken.binary_search_by_key(&number, |one| one.0);
+        found.ok()
+    }
+
+    /// Whether a message of this number has left on this connection, not too long ago.
+    fn has_been_sent(&self, number: u32) -> bool {
+        let next = self.answered.wrapping_add(self.sent.len() as u32);
+        (next.wrapping_sub(number) as i32) > 0
+    }
+
+    /// Counts what nobody waits for any more because there is too much of it; gives how many of them were measured.
+    fn forget_some(&mut self, net: &mut Net) -> u64 {
+        let surplus = self.overtaken.len().saturating_sub(OVERTAKEN_MAX);
+        self.lose(surplus, net)
+    }
+
+    /// Counts what was overtaken as lost: it does not come any more. Gives how many of them were measured.
+    fn give_up_overtaken(&mut self, net: &mut Net) -> u64 {
+        self.lose(self.overtaken.len(), net)
+    }
+
+    fn lose(&mut self, count: usize, net: &mut Net) -> u64 {
+        let lost = self.overtaken.drain(..count);
+        let measured = lost.filter(|one| net.is_measured(one.1)).count() as u64;
+        net.tally.lost += count as u64;
+        let words = "an answer never came, though that to a later message did";
+        let fault = Fault::new(Cause::WrongAnswer, words);
+        net.tally.faults(&fault, count as u64);
+        measured
+    }
+}
 
 impl Echo {
     pub(crate) fn new(plan: &EchoPlan, share: &Share) -> Self {
@@ -137,6 +198,55 @@ impl Echo {
         open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 
+    /// A message that is not the answer that is due.
+    #[cold]
+    fn other_message(&mut self, io: &mut Io<'_>, who: u32, kind: MessageKind, data: &[u8]) {
+        let flight = &mut self.flights[who as usize];
+        let number = io.net.clients[who as usize].number;
+        let seen = self
+            .payload
+            .recognize(number, flight.answered, kind, data)
+            .unwrap_or_else(|| {
+                let is_of_other_kind = self.payload.is_of_other_kind(number, 0, kind, data);
+                let is_greeting = flight.answered == 0 && !flight.greeted && !is_of_other_kind;
+                if flight.sent.is_empty() || is_greeting {
+                    Seen::Foreign
+                } else {
+                    Seen::Altered(None)
+                }
+            });
+        let wrong = match seen {
+            Seen::Foreign => {
+                flight.greeted = true;
+                io.net.tally.unasked += 1;
+                return;
+            }
+            Seen::Answer(found) => {
+                let is_late = flight.overtaken_at(found).is_some();
+                if let Some(since) = flight.take(found) {
+                    io.net.tally.late += u64::from(is_late);
+                    let counts_from = io.net.counts_from(since, self.open_loop.is_some());
+                    io.net.answered(since, counts_from, data.len());
+                    self.unanswered += flight.forget_some(io.net);
+                    return;
+                }
+                if flight.has_been_sent(found) {
+                    io.net.tally.duplicated += 1;
+                    return;
+                }
+                None
+            }
+            Seen::Altered(found) => found.or(Some(flight.answered)),
+        };
+        // It is the answer to something that no right one comes to any more.
+        if let Some(number) = wrong {
+            flight.take(number);
+            self.unanswered += flight.forget_some(io.net);
+        }
+        let words = self.payload.explain(kind, data);
+        io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+    }
+
     /// As many as may be in flight.
     fn fill(&mut self, io: &mut Io<'_>, who: u32) {
         for _ in self.flights[who as usize].sent.len()..self.inflight as usize {
@@ -155,6 +265,7 @@ impl Echo {
         churn.leaving.retain(|&(who, until)| {
             let flight = &mut flights[who as usize];
             if io.net.is_closed(who) {
+                *unanswered += flight.give_up_overtaken(io.net);
                 *flight = Flight::default();
                 if !io.reopen(who) {
                     absent.push(who);
@@ -178,6 +289,7 @@ impl Echo {
             while pace.due(now) <= now {
                 pace.next();
                 if let Some(who) = churn.absent.pop() {
+                    *unanswered += flights[who as usize].give_up_overtaken(io.net);
                     flights[who as usize] = Flight::default();
                     if !io.reopen(who) {
                         churn.absent.push(who);
@@ -229,53 +341,25 @@ impl Load for Echo {
     fn message(&mut self, io: &mut Io<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
         let flight = &mut self.flights[who as usize];
         let number = io.net.clients[who as usize].number;
-        let Some(&(mut since)) = flight.sent.front() else {
-            io.net.tally.unasked += 1;
-            return;
-        };
-        let mut is_due = self.payload.is(number, flight.answered, kind, data);
-        if !is_due
-            && flight.answered == 0
-            && !flight.greeted
-            && !self.payload.is_of_other_kind(number, 0, kind, data)
-        {
-            flight.greeted = true;
-            io.net.tally.unasked += 1;
-            return;
-        }
-        if !is_due
-            && let Some(ahead) = self
-                .payload
-                .number_of(number, kind, data)
-                .map(|found| found.wrapping_sub(flight.answered) as usize)
-                .filter(|ahead| *ahead < flight.sent.len())
-        {
-            // The answers before it do not come any more.
-            for since in flight.sent.drain(..ahead) {
-                self.unanswered += u64::from(io.net.is_measured(since));
-                let words = "an answer was left out";
-                io.net.fault(&Fault::new(Cause::WrongAnswer, words));
-            }
-            flight.answered = flight.answered.wrapping_add(ahead as u32);
-            since = flight.sent[0];
-            is_due = true;
-        }
+        let is_due =
+            !flight.sent.is_empty() && self.payload.is(number, flight.answered, kind, data);
         if is_due {
+            let since = flight.sent.pop_front().unwrap_or(io.net.now_ns);
+            flight.answered = flight.answered.wrapping_add(1);
             let counts_from = io.net.counts_from(since, self.open_loop.is_some());
             io.net.answered(since, counts_from, data.len());
         } else {
-            let words = self.payload.explain(kind, data);
-            io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+            self.other_message(io, who, kind, data);
         }
-        flight.sent.pop_front();
-        flight.answered = flight.answered.wrapping_add(1);
-        if self.open_loop.is_none() && !flight.is_leaving && io.net.now_ns < io.net.until_ns {
+        let is_leaving = self.flights[who as usize].is_leaving;
+        if self.open_loop.is_none() && !is_leaving && io.net.now_ns < io.net.until_ns {
             self.fill(io, who);
         }
     }
 
     fn closed(&mut self, io: &mut Io<'_>, who: u32, _: bool) {
         let flight = &mut self.flights[who as usize];
+        self.unanswered += flight.give_up_overtaken(io.net);
         for since in flight.sent.drain(..) {
             if io.net.is_measured(since) {
                 self.unanswered += 1;
@@ -309,8 +393,10 @@ impl Load for Echo {
         // No turn of the churn comes any more: who was to leave stays, and who has left comes back.
         if let Some(churn) = &mut self.churn {
             let flights = &mut self.flights;
+            let unanswered = &mut self.unanswered;
             churn.leaving.retain(|&(who, _)| {
                 if io.net.is_closed(who) {
+                    *unanswered += flights[who as usize].give_up_overtaken(io.net);
                     flights[who as usize] = Flight::default();
                     io.reopen(who);
                 } else if io.net.is_open(who) {
@@ -331,11 +417,16 @@ impl Load for Echo {
             .as_ref()
             .is_some_and(|churn| !churn.leaving.is_empty());
         let may_leave_yet = self.is_behind(net) && (net.has_opening() || has_left);
-        !may_leave_yet && self.flights.iter().all(|flight| flight.sent.is_empty())
+        let since_ns = net.now_ns.saturating_sub(net.until_ns);
+        let is_answered = |flight: &Flight| {
+            flight.sent.is_empty() && (flight.overtaken.is_empty() || since_ns > OVERTAKEN_NS)
+        };
+        !may_leave_yet && since_ns > TWICE_NS && self.flights.iter().all(is_answered)
     }
 
     fn finish(&mut self, net: &mut Net) {
-        for flight in &self.flights {
+        for flight in &mut self.flights {
+            self.unanswered += flight.give_up_overtaken(net);
             for since in &flight.sent {
                 // What was sent just before the end of a closed loop is answered behind it.
                 if net.is_measured(*since) {

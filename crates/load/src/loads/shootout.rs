@@ -39,14 +39,17 @@ pub(crate) struct Shootout {
     is_over: bool,
     times: Times,
     errors: u64,
-    /// Of each client, when its messages were sent.
-    flights: Vec<VecDeque<u64>>,
+    /// Of each client, its messages' numbers and when they were sent.
+    flights: Vec<VecDeque<(u32, u64)>>,
+    /// Messages of all steps so far.
+    number: u32,
     in_flight: u32,
     sent: u32,
     next: u32,
     /// Whether the clients of this step are all open and its samples are being taken.
     is_sampling: bool,
-    message: String,
+    /// `echo` or `broadcast`.
+    kind: &'static str,
     /// When something last went on.
     last_ns: u64,
 }
@@ -65,8 +68,8 @@ impl Shootout {
             sent: 0,
             next: 0,
             is_sampling: false,
-            // As the original sends it, but for the time, which we keep ourselves.
-            message: format!("{{\"type\":\"{kind}\",\"payload\":{{\"sendTime\":\"0\"}}}}"),
+            number: 0,
+            kind,
             last_ns: 0,
             plan: plan.clone(),
         }
@@ -83,9 +86,14 @@ impl Shootout {
             self.sent += 1;
             self.in_flight += 1;
             let now = io.net.now_ns;
-            self.flights[who as usize].push_back(now);
-            io.net.sent(now, self.message.len());
-            io.send(who, MessageKind::Text, self.message.as_bytes());
+            let (kind, number) = (self.kind, self.number);
+            self.number = self.number.wrapping_add(1);
+            self.flights[who as usize].push_back((number, now));
+            // As the original sends it, but with a number for the time, which we keep ourselves.
+            let message =
+                format!("{{\"type\":\"{kind}\",\"payload\":{{\"sendTime\":\"{number}\"}}}}");
+            io.net.sent(now, message.len());
+            io.send(who, MessageKind::Text, message.as_bytes());
         }
     }
 
@@ -133,6 +141,8 @@ impl Load for Shootout {
         #[derive(Deserialize)]
         struct Answer<'a> {
             r#type: &'a str,
+            #[serde(default)]
+            payload: serde_json::Value,
         }
         let due = if self.plan.broadcast {
             "broadcastResult"
@@ -141,8 +151,15 @@ impl Load for Shootout {
         };
         match serde_json::from_slice::<Answer<'_>>(data) {
             Ok(answer) if answer.r#type == due => {
-                let Some(since) = self.flights[who as usize].pop_front() else {
-                    io.net.tally.unasked += 1;
+                let flight = &mut self.flights[who as usize];
+                let stamp = answer.payload["sendTime"].as_str();
+                // A server that does not send it back answers in order.
+                let at = match stamp.and_then(|stamp| stamp.parse::<u32>().ok()) {
+                    Some(number) => flight.iter().position(|one| one.0 == number),
+                    None => Some(0),
+                };
+                let Some((_, since)) = at.and_then(|at| flight.remove(at)) else {
+                    io.net.tally.duplicated += 1;
                     return;
                 };
                 self.in_flight -= 1;

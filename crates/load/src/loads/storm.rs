@@ -4,10 +4,14 @@ use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
 use super::Load;
+use crate::clock::SECOND;
 use crate::engine::{Io, Net};
-use crate::payload::{Payload, PayloadPlan};
+use crate::payload::{Payload, PayloadPlan, Seen};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
+
+/// When all has come, what comes again comes soon.
+const TWICE_NS: u64 = SECOND / 10;
 
 /// What a storm sends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,15 +72,21 @@ impl Load for Storm {
     }
 
     fn message(&mut self, io: &mut Io<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
+        let number = io.net.clients[who as usize].number;
         let Progress::Asked(since, greeted) = self.clients[who as usize] else {
-            io.net.tally.unasked += 1;
+            if self.payload.is(number, 0, kind, data) {
+                io.net.tally.duplicated += 1;
+            } else {
+                io.net.tally.unasked += 1;
+            }
             return;
         };
-        let number = io.net.clients[who as usize].number;
         if self.payload.is(number, 0, kind, data) {
             io.net.answered(since, io.net.now_ns, data.len());
             io.net.tally.unasked += u64::from(greeted);
             self.over(who);
+        } else if self.payload.recognize(number, 0, kind, data) == Some(Seen::Foreign) && greeted {
+            io.net.tally.unasked += 1;
         } else if greeted || self.payload.is_of_other_kind(number, 0, kind, data) {
             let words = self.payload.explain(kind, data);
             io.net.fault(&Fault::new(Cause::WrongAnswer, words));
@@ -99,8 +109,9 @@ impl Load for Storm {
         self.open_questions == 0 || given_up
     }
 
-    fn is_settled(&self, _: &Net) -> bool {
-        true
+    fn is_settled(&self, net: &Net) -> bool {
+        // For what may come twice.
+        net.now_ns.saturating_sub(net.until_ns) > TWICE_NS
     }
 
     fn finish(&mut self, net: &mut Net) {

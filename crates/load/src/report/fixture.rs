@@ -61,6 +61,9 @@ pub(crate) fn full() -> Report {
             bytes_sent: 20_000_200,
             bytes_received: 20_000_000,
             unasked: 240,
+            duplicated: 5,
+            late: 4,
+            lost: 3,
             unanswered: 10,
         },
         errors: Errors {

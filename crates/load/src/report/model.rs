@@ -163,6 +163,15 @@ pub struct Messages {
     /// Messages that nobody had asked for, such as a greeting; over the whole run, with warm-up.
     #[serde(default)]
     pub unasked: u64,
+    /// Answers that came again. This and the next two: of echoes, storms and shootouts, over the whole run, with warm-up.
+    #[serde(default)]
+    pub duplicated: u64,
+    /// Answers that came behind the answer to a later message of their connection.
+    #[serde(default)]
+    pub late: u64,
+    /// Messages whose answer never came, though that to a later message of their connection did.
+    #[serde(default)]
+    pub lost: u64,
     /// Sent, and without an answer when the run was over; where publications are requests, over the whole run.
     #[serde(default)]
     pub unanswered: u64,

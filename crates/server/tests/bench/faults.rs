@@ -68,3 +68,22 @@ fn a_scenario_accepts_no_losses_that_nobody_allowed() {
         ["ledger: duplicated, reordered, corrupted == 0: 8 duplicated"]
     );
 }
+
+#[test]
+fn a_storm_whose_answers_come_twice_fails() {
+    let address = serve_websocket(|mut websocket| {
+        while let Some((kind, data)) = websocket.message() {
+            websocket.send(kind, &data);
+            websocket.send(kind, &data);
+        }
+    });
+    let url = format!("ws://{address}/");
+    let outcome = bench(&["storm", &url, "-n", "3"]);
+    assert_eq!(outcome.code, Some(8), "{outcome:#?}");
+    let words = "veche: not all went well: 3 answers that came again; see the report\n";
+    assert_eq!(outcome.complaint, words);
+    let phase = format!("kind = \"storm\"\nurl = \"{url}\"\nconnections = 3\n");
+    let outcome = scenario(&phase);
+    assert_eq!(outcome.code, Some(8), "{outcome:#?}");
+    assert_eq!(outcome.broken(), ["messages.duplicated == 0: 3"]);
+}

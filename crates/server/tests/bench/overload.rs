@@ -12,17 +12,20 @@ fn promises_of_an_overloaded_server_are_broken() {
              warmup = \"0s\"\n{promise}\n"
         )
     };
-    let outcome = scenario(
-        "overload",
-        &phase("promise.messages.per_second = \">= 1990\""),
-    );
+    let outcome = scenario(&phase("promise.messages.per_second = \">= 1990\""));
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
     let broken = outcome.broken();
     let [speed, rate] = &broken[..] else {
         panic!("{broken:#?}")
     };
-    assert!(speed.starts_with("messages.per_second >= 1990: "), "{speed}");
-    assert!(rate.starts_with("the rate asked for is reached: "), "{rate}");
+    assert!(
+        speed.starts_with("messages.per_second >= 1990: "),
+        "{speed}"
+    );
+    assert!(
+        rate.starts_with("the rate asked for is reached: "),
+        "{rate}"
+    );
     // However lenient: a latency of a queue that grows is none.
     let outcome = scenario(&phase("promise.latency.p99 = \"<= 1h\""));
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");

@@ -126,6 +126,12 @@ fn traffic(out: &mut String, report: &Report, words: &Words) {
     ));
     for (name, number) in [
         ("messages nobody asked for", messages.unasked),
+        ("answers that came again", messages.duplicated),
+        ("answers that came behind a later one", messages.late),
+        (
+            "answers that never came, though later ones did",
+            messages.lost,
+        ),
         ("without an answer at the end", messages.unanswered),
     ] {
         if number > 0 {

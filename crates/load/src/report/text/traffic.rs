@@ -128,6 +128,21 @@ pub(super) fn throughput(page: &mut Page, report: &Report) {
             ),
         );
     }
+    if messages.duplicated + messages.late + messages.lost > 0 {
+        let tone = if messages.duplicated + messages.lost > 0 {
+            Tone::Bad
+        } else {
+            Tone::Plain
+        };
+        let text = format!(
+            "of {}: {} came again, {} late behind a later one, {} never",
+            words.received,
+            count(messages.duplicated),
+            count(messages.late),
+            count(messages.lost)
+        );
+        page.more(tone, &text);
+    }
     if messages.unanswered > 0 {
         page.more(
             Tone::Plain,

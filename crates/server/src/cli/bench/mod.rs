@@ -229,6 +229,7 @@ fn verdict(report: &Report) -> Result<(), Failure> {
     let counts = [
         (report.errors.count(), "errors"),
         (report.messages.unanswered, "without an answer"),
+        (report.messages.duplicated, "answers that came again"),
         (faults, "faults in the ledger"),
     ];
     let mut said: Vec<String> = counts

@@ -86,7 +86,7 @@ const SENT: &str = "/messages/sent";
 const EXPECTED: &str = "/ledger/expected";
 
 /// All of them. `errors` is no field of the report but the sum of the causes.
-pub(super) const FIGURES: [Figure; 73] = [
+pub(super) const FIGURES: [Figure; 76] = [
     count("latency.count", "/latency_us/count"),
     time("latency.min", "/latency_us/min"),
     time("latency.mean", "/latency_us/mean"),
@@ -131,6 +131,9 @@ pub(super) const FIGURES: [Figure; 73] = [
         Unit::Bytes,
     ),
     count("messages.unasked", "/messages/unasked"),
+    part("messages.duplicated", "/messages/duplicated", SENT),
+    part("messages.late", "/messages/late", SENT),
+    part("messages.lost", "/messages/lost", SENT),
     part("messages.unanswered", "/messages/unanswered", SENT),
     part("errors", "", SENT),
     part("errors.refused", "/errors/refused", SENT),

@@ -196,9 +196,17 @@ fn judge(scenario: &Scenario, report: &mut Report) {
         if !are_errors_judged && !phase.promises.iter().any(Promise::is_about_errors) {
             checks.push(Promise::no_errors().judge(report));
         }
+        let promises = phase.promises.iter().chain(&scenario.promises);
+        let named: Vec<&str> = promises.map(Promise::path).collect();
+        let duplicated = report.messages.duplicated;
+        if duplicated > 0 && !named.contains(&"messages.duplicated") {
+            checks.push(Check {
+                promise: "messages.duplicated == 0".to_owned(),
+                measured: duplicated.to_string(),
+                passed: false,
+            });
+        }
         if let Some(ledger) = &report.ledger {
-            let promises = phase.promises.iter().chain(&scenario.promises);
-            let named: Vec<&str> = promises.map(Promise::path).collect();
             checks.extend(no_faults(ledger, &named));
         }
         if report.generator.bottleneck && !phase.allow_bottleneck {

@@ -103,6 +103,9 @@ fn add_messages(whole: &mut Messages, phase: &Messages) {
     whole.bytes_sent += phase.bytes_sent;
     whole.bytes_received += phase.bytes_received;
     whole.unasked += phase.unasked;
+    whole.duplicated += phase.duplicated;
+    whole.late += phase.late;
+    whole.lost += phase.lost;
     whole.unanswered += phase.unanswered;
 }
 

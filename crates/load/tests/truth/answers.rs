@@ -1,0 +1,196 @@
+//! Servers that answer twice, late or never, and say what nobody asked: each is counted as what it is, to the message, and
+//! the answers beside it are answers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use veche_load::loads::LoadPlan;
+use veche_load::loads::echo::EchoPlan;
+use veche_load::loads::shootout::ShootoutPlan;
+use veche_load::loads::storm::StormPlan;
+use veche_load::payload::PayloadPlan;
+use veche_load::plan::Plan;
+use veche_load::report::Report;
+
+use crate::support::{Next, assert_clean, at_once, endpoint, plan, report, serve_websocket};
+
+fn run(address: SocketAddr, load: LoadPlan) -> Report {
+    let endpoint = endpoint(&format!("ws://{address}/"), 4);
+    report(Plan {
+        timeout_ns: 1_500_000_000,
+        ..plan(vec![endpoint], load, 400)
+    })
+}
+
+fn echo(inflight: u32, rate: Option<f64>) -> LoadPlan {
+    LoadPlan::Echo(EchoPlan {
+        payload: PayloadPlan::default(),
+        inflight,
+        rate,
+        rate_to: None,
+        churn: None,
+    })
+}
+
+/// Closed loops and an open one.
+fn echoes() -> [LoadPlan; 3] {
+    [echo(1, None), echo(4, None), echo(1, Some(2000.0))]
+}
+
+/// A server that does something else with some of the messages of each connection: `odd` gets the number of each and what
+/// it is, and says what is sent. What is odd about it is counted.
+fn serve(
+    odd: impl Fn(u64, &[u8]) -> Option<Vec<Vec<u8>>> + Send + Sync + 'static,
+) -> (SocketAddr, Arc<AtomicU64>) {
+    let count = Arc::new(AtomicU64::new(0));
+    let known = Arc::clone(&count);
+    let address = serve_websocket(move |mut websocket| {
+        let mut number = 0;
+        while let Some((kind, data)) = websocket.message() {
+            let answers = odd(number, &data);
+            known.fetch_add(u64::from(answers.is_some()), SeqCst);
+            for answer in answers.unwrap_or_else(|| vec![data]) {
+                websocket.send(kind, &answer);
+            }
+            number += 1;
+        }
+    });
+    (address, count)
+}
+
+#[test]
+fn answers_that_come_again_are_duplicates_and_nothing_else() {
+    at_once(echoes(), |load| {
+        let (address, twice) = serve(|number, data| {
+            let is_odd = number % 7 == 3;
+            is_odd.then(|| vec![data.to_vec(), data.to_vec()])
+        });
+        let report = run(address, load);
+        assert_clean(&report);
+        let messages = &report.messages;
+        assert!(messages.duplicated > 50, "{messages:?}");
+        assert_eq!(messages.duplicated, twice.load(SeqCst), "{messages:?}");
+        assert_eq!((messages.unasked, messages.late, messages.lost), (0, 0, 0));
+    });
+}
+
+#[test]
+fn messages_of_others_take_no_answer() {
+    at_once(echoes(), |load| {
+        let (address, foreign) = serve(|number, data| {
+            let is_odd = number % 7 == 3;
+            is_odd.then(|| vec![b"{\"type\":\"ping\"}".to_vec(), data.to_vec()])
+        });
+        let report = run(address, load);
+        assert_clean(&report);
+        let messages = &report.messages;
+        assert!(messages.unasked > 50, "{messages:?}");
+        assert_eq!(messages.unasked, foreign.load(SeqCst), "{messages:?}");
+        assert_eq!(
+            (messages.duplicated, messages.late, messages.lost),
+            (0, 0, 0)
+        );
+    });
+}
+
+#[test]
+fn answers_that_never_come_are_lost_and_no_others() {
+    at_once([echo(4, None), echo(1, Some(2000.0))], |load| {
+        let (address, lost) = serve(|number, _| (number % 10 == 3).then(Vec::new));
+        let report = run(address, load);
+        let messages = &report.messages;
+        let truth = lost.load(SeqCst);
+        assert!(truth > 20, "{messages:?}");
+        assert_eq!(messages.unanswered, truth, "{messages:?}");
+        // With the last ones of a connection nothing overtakes them: they are late for ever.
+        assert!((truth - 4..=truth).contains(&messages.lost), "{messages:?}");
+        assert_eq!(report.errors.count(), truth, "{:?}", report.errors);
+        assert_eq!(report.errors.wrong_answer, messages.lost);
+        assert_eq!(
+            (messages.duplicated, messages.late, messages.unasked),
+            (0, 0, 0)
+        );
+    });
+}
+
+/// Each fourth answer is held back behind the next one. What its latency is, the server decides, not the tester.
+#[test]
+fn answers_that_are_overtaken_are_late() {
+    at_once([echo(4, None), echo(1, Some(2000.0))], |load| {
+        let late = Arc::new(AtomicU64::new(0));
+        let known = Arc::clone(&late);
+        let address = serve_websocket(move |mut websocket| {
+            let quiet = Some(Duration::from_millis(200));
+            websocket.stream.set_read_timeout(quiet).expect("a socket");
+            let mut held = None;
+            let mut number = 0;
+            loop {
+                match websocket.next() {
+                    Next::Message(kind, data) if number % 4 == 3 && held.is_none() => {
+                        held = Some((kind, data));
+                    }
+                    Next::Message(kind, data) => {
+                        websocket.send(kind, &data);
+                        if let Some((kind, data)) = held.take() {
+                            known.fetch_add(1, SeqCst);
+                            websocket.send(kind, &data);
+                        }
+                    }
+                    Next::Quiet => {
+                        if let Some((kind, data)) = held.take() {
+                            websocket.send(kind, &data);
+                        }
+                    }
+                    Next::Gone => return,
+                }
+                number += 1;
+            }
+        });
+        let report = run(address, load);
+        assert_clean(&report);
+        let messages = &report.messages;
+        assert!(messages.late > 50, "{messages:?}");
+        assert_eq!(messages.late, late.load(SeqCst), "{messages:?}");
+        assert_eq!(
+            (messages.duplicated, messages.lost, messages.unasked),
+            (0, 0, 0)
+        );
+    });
+}
+
+#[test]
+fn a_storm_and_a_shootout_see_duplicates() {
+    let (address, twice) = serve(|_, data| Some(vec![data.to_vec(), data.to_vec()]));
+    let load = LoadPlan::Storm(StormPlan {
+        payload: PayloadPlan::default(),
+    });
+    let report = run(address, load);
+    assert_clean(&report);
+    assert_eq!((report.messages.duplicated, twice.load(SeqCst)), (4, 4));
+
+    let (address, twice) = serve(|number, data| {
+        let is_odd = number % 5 == 3;
+        is_odd.then(|| vec![data.to_vec(), data.to_vec()])
+    });
+    let load = LoadPlan::Shootout(ShootoutPlan {
+        broadcast: false,
+        step: 2,
+        concurrent: 4,
+        samples: 100,
+        limit_ns: 10_000_000_000,
+    });
+    let report = run(address, load);
+    assert_clean(&report);
+    let messages = &report.messages;
+    assert_eq!(messages.received, 200, "{messages:?}");
+    let truth = twice.load(SeqCst);
+    // Those of the last answers may come when all is over.
+    assert!(truth > 30, "{truth}");
+    assert!(
+        (truth - 2..=truth).contains(&messages.duplicated),
+        "{messages:?}"
+    );
+    assert_eq!(messages.unasked, 0, "{messages:?}");
+}
