@@ -26,6 +26,14 @@ pub enum Content {
     Fixed(Vec<u8>),
 }
 
+impl PayloadPlan {
+    /// Whether each message names its client and its number, so that its answer is known wherever it comes.
+    #[must_use]
+    pub fn is_stamped(&self) -> bool {
+        matches!(self.content, Content::Size(size) if size >= STAMP_BYTES)
+    }
+}
+
 impl Default for PayloadPlan {
     fn default() -> Self {
         Self {
@@ -56,14 +64,14 @@ pub(crate) struct Payload {
 
 impl Payload {
     pub(crate) fn new(plan: &PayloadPlan) -> Self {
-        let (bytes, is_stamped) = match &plan.content {
+        let is_stamped = plan.is_stamped();
+        let bytes = match &plan.content {
             // Letters that deflate can't make nothing of, but text all the same.
             Content::Size(size) => {
                 let mut rng = fastrand::Rng::with_seed(*size as u64);
-                let bytes = (0..*size).map(|_| rng.alphanumeric() as u8).collect();
-                (bytes, *size >= STAMP_BYTES)
+                (0..*size).map(|_| rng.alphanumeric() as u8).collect()
             }
-            Content::Fixed(bytes) => (bytes.clone(), false),
+            Content::Fixed(bytes) => bytes.clone(),
         };
         Self {
             kind: if plan.binary {

@@ -126,6 +126,11 @@ pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
     let (tally, lost) = watcher.party.dismiss()?;
     let seconds = measured_seconds(&plan, &tally, from, ended_ns);
     let mut report = assemble(&plan, &tally, seconds);
+    let is_unstamped_echo =
+        matches!(plan.load, LoadPlan::Echo(_)) && plan.load.is_stamped() == Some(false);
+    if is_unstamped_echo && tally.unpaired + tally.unanswered > 0 {
+        refuse_latencies(&mut report, &tally);
+    }
     report.interrupted = interrupted;
     report.incomplete = !lost.is_empty();
     report.generator.lost = lost;
@@ -202,6 +207,20 @@ fn measured_seconds(plan: &Plan, tally: &Tally, from_ns: u64, ended_ns: u64) -> 
         .duration_ns
         .map_or(length, |planned| planned.min(length));
     length.max(1) as f64 / SECOND as f64
+}
+
+/// Takes the latencies out of a report whose answers may be those to other messages: without stamps they are matched by
+/// their order, and one that is lost, or comes twice, shifts all behind it.
+fn refuse_latencies(report: &mut Report, tally: &Tally) {
+    report.latency_us = None;
+    report.histogram.clear();
+    for step in &mut report.timeline {
+        (step.p50_us, step.p99_us, step.max_us) = (None, None, None);
+    }
+    let unpaired = tally.unpaired + tally.unanswered;
+    report.latency_refused = Some(format!(
+        "messages carry no stamp, and {unpaired} of them and of their answers do not pair up"
+    ));
 }
 
 fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {

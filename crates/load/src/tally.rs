@@ -94,6 +94,8 @@ pub(crate) struct Tally {
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) unasked: u64,
+    /// Of echoes without a stamp: messages that show that answers and messages do not pair up.
+    pub(crate) unpaired: u64,
     pub(crate) duplicated: u64,
     pub(crate) late: u64,
     pub(crate) lost: u64,
@@ -156,6 +158,7 @@ impl Tally {
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
         self.unasked += other.unasked;
+        self.unpaired += other.unpaired;
         self.duplicated += other.duplicated;
         self.late += other.late;
         self.lost += other.lost;

@@ -215,6 +215,9 @@ impl Echo {
                     Seen::Altered(None)
                 }
             });
+        if !self.payload.is_stamped() && (flight.sent.is_empty() || flight.answered > 0) {
+            io.net.tally.unpaired += 1;
+        }
         let wrong = match seen {
             Seen::Foreign => {
                 flight.greeted = true;

@@ -41,6 +41,16 @@ impl LoadPlan {
         }
     }
 
+    /// Whether messages carry a stamp, by which answers are matched; `None` where there is nothing to match.
+    #[must_use]
+    pub fn is_stamped(&self) -> Option<bool> {
+        match self {
+            Self::Storm(plan) => Some(plan.payload.is_stamped()),
+            Self::Echo(plan) => Some(plan.payload.is_stamped()),
+            Self::Http(_) | Self::Fanout(_) | Self::Shootout(_) => None,
+        }
+    }
+
     /// What one thread runs.
     pub(crate) fn load(&self, share: &Share) -> Box<dyn Load> {
         match self {

@@ -36,6 +36,7 @@ pub(crate) fn full() -> Report {
             warmup_s: 2.0,
             rate: Some(100_000.0),
             size_bytes: Some(20),
+            stamped: Some(true),
             inflight: Some(1),
             threads: 1,
             processes: 1,
@@ -77,6 +78,7 @@ pub(crate) fn full() -> Report {
             ..Errors::default()
         },
         latency_us: Some(latency.clone()),
+        latency_refused: None,
         handshake_us: Some(Latency {
             count: 239,
             ..latency

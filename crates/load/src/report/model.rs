@@ -40,6 +40,9 @@ pub struct Report {
     /// From the intended (open loop) or actual (closed loop) send to the answer or delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
+    /// Why there is no `latency_us` although answers came, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_refused: Option<String>,
     /// From the beginning of connect to the end of the handshake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake_us: Option<Latency>,
@@ -108,6 +111,10 @@ pub struct Settings {
     /// Bytes of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
+    /// Whether messages carry a stamp, by which their answers are known: echoes and storms of 16 bytes or more, but no
+    /// messages that were given. Without, answers are matched by their order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamped: Option<bool>,
     /// Messages in flight on each connection (closed loop).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inflight: Option<u64>,

@@ -41,6 +41,7 @@ fn every_field_is_listed_and_no_other() {
     report.generator.reasons = vec!["why".to_owned()];
     report.generator.lost = vec![LostProcess::default()];
     report.server_ended = Some(1);
+    report.latency_refused = Some("why".to_owned());
     report.phases = vec![full()];
     let found = paths(&serde_json::to_value(report).unwrap());
     let fields = fields();

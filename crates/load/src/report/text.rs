@@ -82,6 +82,9 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
             many(lengths.min(http.body_bytes.len() as u64), "length"),
         ));
     }
+    if let Some(why) = &report.latency_refused {
+        doubts.push(format!("There are no latencies: {}.", clean(why)));
+    }
     if let Some(behind) = rate_not_reached(report) {
         doubts.push(format!(
             "{behind}: latencies then are the length of a queue, which grows for as long as it is measured."

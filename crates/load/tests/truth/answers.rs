@@ -10,7 +10,7 @@ use veche_load::loads::LoadPlan;
 use veche_load::loads::echo::EchoPlan;
 use veche_load::loads::shootout::ShootoutPlan;
 use veche_load::loads::storm::StormPlan;
-use veche_load::payload::PayloadPlan;
+use veche_load::payload::{Content, PayloadPlan};
 use veche_load::plan::Plan;
 use veche_load::report::Report;
 
@@ -193,4 +193,55 @@ fn a_storm_and_a_shootout_see_duplicates() {
         "{messages:?}"
     );
     assert_eq!(messages.unasked, 0, "{messages:?}");
+}
+
+fn unstamped(content: Content, inflight: u32) -> LoadPlan {
+    LoadPlan::Echo(EchoPlan {
+        payload: PayloadPlan {
+            binary: false,
+            content,
+        },
+        inflight,
+        ..EchoPlan::default()
+    })
+}
+
+/// Without stamps a duplicate or a loss shifts what is behind it. Then there are no latencies; as long as all pairs up,
+/// a greeting included, there are.
+#[test]
+fn without_stamps_there_are_no_latencies_once_counts_disagree() {
+    let contents = || {
+        [
+            Content::Fixed(b"hello, and a few more bytes".to_vec()),
+            Content::Size(15),
+        ]
+    };
+    for content in contents() {
+        let load = |inflight| unstamped(content.clone(), inflight);
+        assert_eq!(load(1).is_stamped(), Some(false));
+        at_once([1, 4], |inflight| {
+            let (address, _) =
+                serve(|number, data| (number == 20).then(|| vec![data.to_vec(), data.to_vec()]));
+            let report = run(address, load(inflight));
+            assert!(report.messages.received > 20, "{:?}", report.messages);
+            assert_eq!(report.latency_us, None, "{inflight}: {:?}", report.messages);
+            let why = report.latency_refused.expect("it is said");
+            assert!(why.contains("no stamp"), "{why}");
+            assert!(report.histogram.is_empty());
+            assert!(report.timeline.iter().all(|step| step.p99_us.is_none()));
+
+            let (address, _) = serve(|number, _| (number == 20).then(Vec::new));
+            let report = run(address, load(inflight));
+            assert_eq!(report.latency_us, None, "{inflight}: {:?}", report.messages);
+            assert!(report.messages.unanswered > 0);
+
+            let (address, _) = serve(|number, data| {
+                (number == 0).then(|| vec![b"welcome".to_vec(), data.to_vec()])
+            });
+            let report = run(address, load(inflight));
+            assert_clean(&report);
+            assert_eq!(report.messages.unasked, 4);
+            assert!(report.latency_us.is_some() && report.latency_refused.is_none());
+        });
+    }
 }

@@ -119,6 +119,13 @@ pub(super) fn throughput(page: &mut Page, report: &Report) {
         ));
     }
     page.more(Tone::Plain, &text);
+    if report.settings.stamped == Some(false) {
+        let text = format!(
+            "messages carry no stamp: {} are matched by their order, so losses and duplicates show in counts alone",
+            words.received
+        );
+        page.more(Tone::Faint, &text);
+    }
     if messages.unasked > 0 {
         page.more(
             Tone::Plain,

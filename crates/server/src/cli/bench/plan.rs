@@ -280,6 +280,7 @@ pub(super) fn settings(common: &Common, plan: &Plan) -> Settings {
         warmup_s: seconds(plan.warmup_ns),
         rate,
         size_bytes,
+        stamped: plan.load.is_stamped(),
         inflight: inflight.filter(|_| rate.is_none()).map(u64::from),
         threads: u64::from(plan.threads),
         processes: u64::from(plan.processes),

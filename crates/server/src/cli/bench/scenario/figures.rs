@@ -253,6 +253,9 @@ impl Figure {
             Some("server") => {
                 "not measured: it takes --pid, and a phase that has the server to itself"
             }
+            Some("latency") if report.latency_refused.is_some() => {
+                "not measured: messages carry no stamp, and they and their answers do not pair up"
+            }
             Some("latency") => "not measured: no answer came",
             Some("handshake") => "not measured: no connection was opened",
             _ => "not measured",
