@@ -133,6 +133,10 @@ impl Net {
         self.clients[who as usize].state.is_open()
     }
 
+    pub(crate) fn has_open(&self) -> bool {
+        self.clients.iter().any(|client| client.state.is_open())
+    }
+
     /// Whether a handshake is under way, of whomever.
     pub(crate) fn has_opening(&self) -> bool {
         self.opening > 0

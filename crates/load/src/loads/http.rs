@@ -34,7 +34,7 @@ pub struct HttpPlan {
     pub is_http10: bool,
     /// The body of each request.
     pub body: Vec<u8>,
-    /// Requests in flight on each connection (closed loop).
+    /// Requests in flight on each connection; with an open loop the most that there may be.
     pub inflight: u32,
     /// Open loop: requests a second in all.
     pub rate: Option<f64>,
@@ -57,7 +57,7 @@ struct Bytes {
 
 /// One thread's part.
 pub(crate) struct Http {
-    /// Requests on each connection (closed loop), at least one.
+    /// Requests on each connection, at least one.
     inflight: usize,
     /// HEAD is asked: no response has a body.
     is_head: bool,
@@ -73,10 +73,12 @@ pub(crate) struct Http {
     turn: Option<usize>,
     flights: Vec<VecDeque<u64>>,
     next: u32,
+    /// Connections that had nothing in flight when they came here, the longest idle first (open loop).
+    idle: VecDeque<u32>,
     /// Clients to be opened again, and when.
     retries: VecDeque<(u64, u32)>,
-    /// Whether all responses have left their connections open; unknown before the first. An open loop sends a second
-    /// request behind one only then: it would go down with the connection.
+    /// Whether all responses have left their connections open; unknown before the first. An open loop that may sends a
+    /// second request behind one only then: it would go down with the connection.
     keeps_connections: Option<bool>,
     unanswered: u64,
 }
@@ -152,6 +154,7 @@ impl Http {
             requests,
             flights: vec![VecDeque::new(); range.len()],
             next: 0,
+            idle: VecDeque::new(),
             retries: VecDeque::new(),
             keeps_connections: None,
             unanswered: 0,
@@ -207,17 +210,25 @@ impl Http {
             return;
         };
         let count = self.flights.len() as u32;
-        let find = |http: &Self, net: &Net| {
-            let is_free = |who: u32| {
-                http.keeps_connections == Some(true) || http.flights[who as usize].is_empty()
-            };
-            net.find_open(http.next, count, is_free)
-        };
-        while let Some((who, due)) = open_loop.next(io.net, |net| find(self, net)) {
+        while let Some((who, due)) = open_loop.next(io.net, |net| self.find_free(net)) {
             self.next = (who + 1) % count;
             self.send(io, who, due);
         }
         self.open_loop = Some(open_loop);
+    }
+
+    /// A connection that can take a request: an idle one, or one with room for another behind those in flight.
+    fn find_free(&mut self, net: &Net) -> Option<u32> {
+        while let Some(who) = self.idle.pop_front() {
+            if net.is_open(who) && self.flights[who as usize].is_empty() {
+                return Some(who);
+            }
+        }
+        if self.inflight == 1 || self.keeps_connections != Some(true) {
+            return None;
+        }
+        let has_room = |who: u32| self.flights[who as usize].len() < self.inflight;
+        net.find_open(self.next, self.flights.len() as u32, has_room)
     }
 
     fn is_behind(&self, net: &Net) -> bool {
@@ -242,6 +253,9 @@ impl Load for Http {
         if let Some(rate) = self.rate {
             let pace = Pace::starting(rate, start_ns, self.phase);
             self.open_loop = Some(OpenLoop::new(pace.ramping(self.rate_to, &io.net.plan)));
+            self.idle = (0..self.flights.len() as u32)
+                .filter(|who| io.net.is_open(*who))
+                .collect();
             return;
         }
         for who in 0..self.flights.len() as u32 {
@@ -252,7 +266,12 @@ impl Load for Http {
     }
 
     fn opened(&mut self, io: &mut Io<'_>, who: u32) {
-        if self.has_begun && self.open_loop.is_none() {
+        if !self.has_begun {
+            return;
+        }
+        if self.rate.is_some() {
+            self.idle.push_back(who);
+        } else {
             self.fill(io, who);
         }
     }
@@ -291,7 +310,11 @@ impl Load for Http {
         if response.is_last {
             self.forget(io, who);
             self.reopen(io, who);
-        } else if self.open_loop.is_none() && io.net.now_ns < io.net.until_ns {
+        } else if self.rate.is_some() {
+            if self.flights[who as usize].is_empty() {
+                self.idle.push_back(who);
+            }
+        } else if io.net.now_ns < io.net.until_ns {
             self.send(io, who, io.net.now_ns);
         }
     }

@@ -75,8 +75,15 @@ impl OpenLoop {
             count += 1;
             measured += u64::from(net.is_measured(due));
         }
-        let words = format!("{what} were due, and no connection was open to the end");
-        net.tally.faults(&Fault::new(Cause::Closed, words), count);
+        let (cause, words) = match net.has_open() {
+            true => (
+                Cause::TimedOut,
+                "no connection was free for them to the end",
+            ),
+            false => (Cause::Closed, "no connection was open to the end"),
+        };
+        let words = format!("{what} were due, and {words}");
+        net.tally.faults(&Fault::new(cause, words), count);
         measured
     }
 }

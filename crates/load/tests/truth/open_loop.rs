@@ -1,5 +1,7 @@
 //! What an open loop does while no connection can take what is due: it waits, and its latency says for how long.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use veche_load::loads::http::HttpPlan;
 use veche_load::payload::PayloadPlan;
 use veche_load::plan::Plan;
 
-use crate::support::http::{After, serve_http};
+use crate::support::http::{After, response, serve_http};
 use crate::support::{
     WebSocket, assert_clean, at_once, endpoint, now, plan, report, serve, serve_websocket,
 };
@@ -126,4 +128,64 @@ fn requests_wait_for_a_connection_of_their_own() {
         "{messages:?}"
     );
     assert!(report.latency_us.expect("latencies").max > 100_000.0);
+}
+
+/// One request in fifty is slow. The others have idle connections, and none of them waits behind it.
+#[test]
+fn requests_go_to_idle_connections() {
+    let served = Arc::new(AtomicU64::new(0));
+    let address = serve_http(move |_, _, request| {
+        assert!(!request.is_followed, "nobody asked for pipelining");
+        if served.fetch_add(1, SeqCst) % 50 == 25 {
+            thread::sleep(Duration::from_millis(400));
+        }
+        (response("200 OK", "ok"), After::Stay)
+    });
+    let load = LoadPlan::Http(HttpPlan {
+        method: "GET".to_owned(),
+        is_http10: false,
+        body: Vec::new(),
+        inflight: 1,
+        rate: Some(200.0),
+        rate_to: None,
+        expect: None,
+        list: Vec::new(),
+    });
+    let url = format!("http://{address}/");
+    let report = report(plan(vec![endpoint(&url, 6)], load, 1500));
+    assert_clean(&report);
+    assert_eq!(report.messages.received, 300);
+    let latency = report.latency_us.expect("latencies");
+    assert!(latency.p90 < 100_000.0, "{latency:?}");
+    assert!(latency.max >= 400_000.0, "{latency:?}");
+}
+
+/// With one connection and no leave to pipeline, what is due waits for the answer before.
+#[test]
+fn a_busy_connection_takes_more_on_request_only() {
+    at_once([1, 4], |inflight| {
+        let seen = Arc::new(AtomicU64::new(0));
+        let known = Arc::clone(&seen);
+        let address = serve_http(move |_, _, request| {
+            thread::sleep(Duration::from_millis(10));
+            known.fetch_add(u64::from(request.is_followed), SeqCst);
+            (response("200 OK", "ok"), After::Stay)
+        });
+        let load = LoadPlan::Http(HttpPlan {
+            method: "GET".to_owned(),
+            is_http10: false,
+            body: Vec::new(),
+            inflight,
+            rate: Some(200.0),
+            rate_to: None,
+            expect: None,
+            list: Vec::new(),
+        });
+        let url = format!("http://{address}/");
+        let report = report(plan(vec![endpoint(&url, 1)], load, 400));
+        assert_clean(&report);
+        assert_eq!(report.messages.received, 80);
+        assert_eq!(report.messages.rate_reached, Some(false));
+        assert_eq!(seen.load(SeqCst) > 0, inflight > 1);
+    });
 }

@@ -153,12 +153,13 @@ pub(super) struct HttpArgs {
     /// The URL says the server alone. Answers below 500 count as good
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file", "expect", "expect_file"])]
     pub(super) requests: Option<PathBuf>,
-    /// Requests in flight on each connection: pipelining, if more than 1
+    /// Requests in flight on each connection: pipelining, if more than 1. With --rate the most that there may be, where
+    /// no connection is idle
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) inflight: u32,
     /// Requests a second in all, whether responses come or not; latency then counts from the intended time. N..M: from
     /// N to M over the measured time
-    #[arg(short, long, value_name = "N|N..M", value_parser = rate, conflicts_with = "inflight")]
+    #[arg(short, long, value_name = "N|N..M", value_parser = rate)]
     pub(super) rate: Option<Rate>,
     /// Speak HTTP/1.0 with keep-alive
     #[arg(long)]
