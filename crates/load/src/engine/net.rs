@@ -104,6 +104,15 @@ impl Net {
         }
     }
 
+    /// Counts an answer that says that it is none, such as a status of 500: it came, and is no sample of anything.
+    pub(crate) fn failed(&mut self, counts_from: u64, bytes: usize) {
+        if self.is_measured(counts_from) {
+            self.tally.received += 1;
+            self.tally.bytes_received += bytes as u64;
+            self.tally.in_time += u64::from(self.is_in_time());
+        }
+    }
+
     /// Whether an answer that comes now shows that the server keeps up: by the end of the measured time, the shortest
     /// latency that was seen in it, and a hundredth of it or [`GRACE_NS`].
     #[inline]

@@ -282,6 +282,8 @@ impl Load for Http {
             return;
         };
         let counts_from = io.net.counts_from(since, self.open_loop.is_some());
+        let least_bad = if self.turn.is_some() { 500 } else { 400 };
+        let is_bad = response.status >= least_bad || !response.is_expected;
         if io.net.is_measured(counts_from) {
             let tally = &mut io.net.tally;
             tally.response(response.status, response.body_bytes);
@@ -290,8 +292,7 @@ impl Load for Http {
             {
                 *http.unexpected_bodies.get_or_insert_default() += 1;
             }
-            let least_bad = if self.turn.is_some() { 500 } else { 400 };
-            if response.status >= least_bad || !response.is_expected {
+            if is_bad {
                 let words = if response.is_expected {
                     format!("status {}", response.status)
                 } else {
@@ -304,7 +305,11 @@ impl Load for Http {
             }
         }
         let bytes = usize::try_from(response.body_bytes).unwrap_or(usize::MAX);
-        io.net.answered(since, counts_from, bytes);
+        if is_bad {
+            io.net.failed(counts_from, bytes);
+        } else {
+            io.net.answered(since, counts_from, bytes);
+        }
         let all_kept = self.keeps_connections.unwrap_or(true);
         self.keeps_connections = Some(all_kept && !response.is_last);
         if response.is_last {

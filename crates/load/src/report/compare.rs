@@ -94,7 +94,7 @@ pub enum Verdict {
     Worse,
     /// The interval holds 1: the runs of one group differ as much as the groups do.
     Noise,
-    /// There are too few runs to say.
+    /// There are too few runs to say, or one group fails more often than the other.
     Unjudged,
 }
 
@@ -149,6 +149,23 @@ pub fn same_run(reports: &[(String, Report)]) -> Option<(&str, &str)> {
 /// Never in practice: all keys are strings.
 pub fn to_json(comparison: &Comparison) -> serde_json::Result<String> {
     serde_json::to_string_pretty(comparison)
+}
+
+/// Groups whose shares of failures differ by more than this do not do the same work.
+const FAILURES_APART_MAX: f64 = 0.001;
+
+/// The largest share of what was sent that failed in a run of a group.
+fn failures(runs: &[&Report]) -> f64 {
+    let share = |run: &&Report| {
+        let sent = run.messages.sent.max(run.connections.asked).max(1);
+        (run.errors.count() as f64 / sent as f64).min(1.0)
+    };
+    runs.iter().map(share).fold(0.0, f64::max)
+}
+
+/// Whether one of two groups fails so much more often that no figure of theirs says which is better.
+fn fail_differently(one: &[&Report], other: &[&Report]) -> bool {
+    (failures(one) - failures(other)).abs() > FAILURES_APART_MAX
 }
 
 fn rows(groups: &[(Group, Vec<&Report>)]) -> Vec<Row> {
@@ -217,6 +234,7 @@ fn judge(better: Better, first: Side<'_>, other: Side<'_>) -> Option<Judgement> 
     let estimate = estimate_of(first, other);
     let verdict = match &estimate {
         None => Verdict::Unjudged,
+        Some(_) if fail_differently(first.1, other.1) => Verdict::Unjudged,
         Some(estimate)
             if estimate.low <= 1.0 && 1.0 <= estimate.high && estimate.method != Method::Single =>
         {

@@ -154,7 +154,7 @@ pub struct Messages {
     /// Answers, responses or deliveries received.
     pub received: u64,
     /// Answers or deliveries that came in the measured time, whenever they were due: with an open loop `received` has also
-    /// those that came after it.
+    /// those that came after it. Responses that are errors are not among them.
     #[serde(default)]
     pub received_in_time: u64,
     /// `received_in_time` a second.
@@ -395,6 +395,14 @@ impl HttpTally {
         if let Some(count) = other.unexpected_bodies {
             *self.unexpected_bodies.get_or_insert_default() += count;
         }
+    }
+
+    /// Responses that lead elsewhere, which nobody followed.
+    #[must_use]
+    pub fn redirects(&self) -> u64 {
+        let is_one = |status: &u16| (300..400).contains(status) && *status != 304;
+        let all = self.statuses.iter().filter(|(status, _)| is_one(status));
+        all.map(|(_, count)| count).sum()
     }
 
     /// Whether there was more than one status or length: then an average over them means little.

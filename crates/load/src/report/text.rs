@@ -13,7 +13,7 @@ pub(crate) use histogram::merge;
 pub use page::Style;
 pub(crate) use page::{Page, Tone};
 
-use super::model::{LostProcess, Report};
+use super::model::{HttpTally, LostProcess, Report};
 use super::units::{clean, count, many, rate, share};
 use super::words;
 
@@ -84,6 +84,14 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
     }
     if let Some(why) = &report.latency_refused {
         doubts.push(format!("There are no latencies: {}.", clean(why)));
+    }
+    if let Some(redirects) = report.http.as_ref().map(HttpTally::redirects)
+        && redirects > 0
+    {
+        doubts.push(format!(
+            "{} redirected, and nobody followed: what they lead to was not measured.",
+            many(redirects, "response")
+        ));
     }
     if let Some(behind) = rate_not_reached(report) {
         doubts.push(format!(

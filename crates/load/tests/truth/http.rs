@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use veche_load::loads::LoadPlan;
 use veche_load::loads::http::HttpPlan;
 use veche_load::plan::Endpoint;
-use veche_load::report::Report;
+use veche_load::report::text::text;
+use veche_load::report::{Report, Style};
 use veche_load::target::Template;
 
 use crate::support::http::{After, Request, response, serve_http};
@@ -68,6 +69,10 @@ fn half_errors_are_seen_as_such() {
     assert_eq!(http.unexpected_bodies, None);
     let bytes = 4 * http.statuses[&500] + 35 * http.statuses[&200];
     assert_eq!(report.messages.bytes_received, bytes);
+    // What fails is no throughput and has no latency.
+    let good = http.statuses[&200];
+    assert_eq!(report.messages.received_in_time, good);
+    assert_eq!(report.latency_us.expect("latencies").count, good);
 }
 
 #[test]
@@ -366,4 +371,26 @@ fn requests_of_a_list_are_sent_in_turn_and_bad_ones_are_answers() {
     let received = report.messages.received;
     assert!(http.statuses[&404].abs_diff(received / 3) <= 1, "{http:?}");
     assert_eq!(http.statuses[&200] + http.statuses[&404], received);
+}
+
+#[test]
+fn a_server_that_only_fails_has_no_throughput_and_redirects_are_named() {
+    for (status, is_bad) in [("500 Internal Server Error", true), ("302 Found", false)] {
+        let address = serve_http(move |_, _, _| (response(status, "oops"), After::Stay));
+        let report = run(get(), endpoint(&format!("http://{address}/"), 3));
+        let messages = &report.messages;
+        assert!(messages.received > 20, "{messages:?}");
+        let text = text(&report, Style::PLAIN);
+        if is_bad {
+            assert_eq!((messages.received_in_time, messages.per_second), (0, 0.0));
+            assert_eq!(report.latency_us, None);
+        } else {
+            assert_eq!(messages.received_in_time, messages.received);
+        }
+        assert_eq!(
+            text.contains("redirected, and nobody followed"),
+            !is_bad,
+            "{text}"
+        );
+    }
 }

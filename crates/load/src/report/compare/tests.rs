@@ -265,3 +265,24 @@ fn lines_keep_to_the_width() {
         assert!(line.chars().count() <= 80, "{line}");
     }
 }
+
+/// The one that only fails is eleven times as fast at it.
+#[test]
+fn a_side_that_fails_is_not_better() {
+    for failing in [500_000, 1_500] {
+        let mut runs = Vec::new();
+        for turn in 0..6 {
+            runs.push(run("a", noise(turn), 2 * turn));
+            let (file, mut report) = run("b", 11.0 * noise(turn + 3), 2 * turn + 1);
+            report.errors.bad_response = failing;
+            runs.push((file, report));
+        }
+        let comparison = compare(&runs);
+        for row in &comparison.rows {
+            let judgement = row.against_first[0].as_ref().unwrap();
+            assert_eq!(judgement.verdict, Verdict::Unjudged, "{}", row.metric);
+        }
+        let said = comparison.warnings.join("\n");
+        assert!(said.contains("No verdict: of a up to 0"), "{said}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::super::model::{Report, Settings};
 use super::super::text::{doubts, is_bottleneck};
-use super::super::units::{clean, many, seconds};
+use super::super::units::{clean, many, seconds, share};
 use super::Group;
 
 /// Below this many seconds a run is mostly its own beginning.
@@ -102,6 +102,18 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
     }
     for (other, other_runs) in groups.iter().skip(1) {
         let (base, base_runs) = &groups[0];
+        if super::fail_differently(base_runs, other_runs) {
+            push(
+                &mut warnings,
+                format!(
+                    "No verdict: of {} up to {} failed, of {} up to {}. What fails is often fast, and no work.",
+                    clean(&base.name),
+                    share(super::failures(base_runs)),
+                    clean(&other.name),
+                    share(super::failures(other_runs))
+                ),
+            );
+        }
         if one_after_the_other(base_runs, other_runs) {
             push(
                 &mut warnings,
