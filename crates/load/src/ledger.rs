@@ -55,7 +55,11 @@ impl Note {
     /// Finds the message in what a server has sent.
     pub(crate) fn find(data: &[u8]) -> Found {
         let Some(start) = data.windows(MARK.len()).position(|window| window == MARK) else {
-            return Found::Nothing;
+            return if has_the_form(data) {
+                Found::Corrupt
+            } else {
+                Found::Nothing
+            };
         };
         let rest = &data[start..];
         let note = || {
@@ -80,6 +84,14 @@ impl Note {
         };
         note().map_or(Found::Corrupt, Found::Note)
     }
+}
+
+/// Whether there is something with the colons of a note, all but one at most: one whose mark is damaged.
+fn has_the_form(data: &[u8]) -> bool {
+    const COLONS: [usize; 6] = [2, 11, 20, 29, 46, 55];
+    let are_there = |window: &[u8]| COLONS.iter().filter(|at| window[**at] == b':').count();
+    data.windows(NOTE_BYTES_MIN)
+        .any(|window| are_there(window) >= COLONS.len() - 1)
 }
 
 /// What was found in a message.
@@ -188,6 +200,7 @@ pub(crate) struct Page {
     pub(crate) receiver: u32,
     streams: BTreeMap<u32, Stream>,
     corrupted: u64,
+    foreign: u64,
     aways: Vec<Away>,
 }
 
@@ -208,6 +221,11 @@ impl Page {
 
     pub(crate) fn corrupted(&mut self) {
         self.corrupted += 1;
+    }
+
+    /// A message that no publisher of the run has sent.
+    pub(crate) fn foreign(&mut self) {
+        self.foreign += 1;
     }
 
     /// The receiver's connection is gone. If it has not returned from the time before, that one goes on.
@@ -344,6 +362,7 @@ impl Books {
             ledger.away += line.away;
             ledger.lost += lost;
             ledger.corrupted += page.corrupted;
+            ledger.foreign += page.foreign;
             ledger.duplicated += line.duplicated;
             ledger.reordered += line.reordered;
             unsure_delivered += line.unsure_delivered;
@@ -485,7 +504,7 @@ mod tests {
             message.extend_from_slice(b"\",\"x\":1.5}");
             assert_eq!(Note::find(&message), Found::Note(note(77)));
             // Whatever byte of it changes, it is no longer right.
-            for at in start + 3..end {
+            for at in start..end {
                 let mut changed = message.clone();
                 changed[at] ^= 1;
                 assert_eq!(Note::find(&changed), Found::Corrupt, "{at}");
@@ -493,6 +512,8 @@ mod tests {
             assert_eq!(Note::find(&message[..end - 1]), Found::Corrupt);
         }
         assert_eq!(Note::find(b"welcome"), Found::Nothing);
+        let ping = b"{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6,\"and so on\":\"and so on\"}";
+        assert_eq!(Note::find(ping), Found::Nothing);
     }
 
     /// A page that got these numbers, of ten published at 0, 10, 20…
@@ -544,6 +565,10 @@ mod tests {
 
         let ledger = settle(&[0, 1, 2, 3, 5, 6, 7, 8, 9], Page::corrupted);
         assert_eq!((ledger.delivered, ledger.lost, ledger.corrupted), (9, 0, 1));
+
+        let ledger = settle(&[0, 1, 2, 3, 5, 6, 7, 8, 9], Page::foreign);
+        assert_eq!((ledger.delivered, ledger.lost, ledger.corrupted), (9, 1, 0));
+        assert_eq!(ledger.foreign, 1);
     }
 
     #[test]

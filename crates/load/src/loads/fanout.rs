@@ -385,8 +385,14 @@ impl Load for Fanout {
                 self.arrived += 1;
                 io.net.answered(note.at_ns, note.at_ns, data.len());
             }
-            Found::Nothing if is_first || !self.has_begun => io.net.tally.unasked += 1,
-            Found::Nothing | Found::Corrupt => {
+            Found::Nothing => {
+                // A greeting is none of what could stand for a delivery.
+                if !is_first && self.has_begun {
+                    page.foreign();
+                }
+                io.net.tally.unasked += 1;
+            }
+            Found::Corrupt => {
                 page.corrupted();
                 self.arrived += 1;
                 let words = format!(

@@ -110,6 +110,7 @@ pub(crate) fn full() -> Report {
             duplicated: 2,
             reordered: 1,
             corrupted: 4,
+            foreign: 9,
             recovery: Some(Recovery {
                 returned: 5_000,
                 refused: 6,

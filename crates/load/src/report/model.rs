@@ -305,8 +305,12 @@ pub struct Ledger {
     pub duplicated: u64,
     /// Came behind a later one of the same publisher.
     pub reordered: u64,
-    /// Came with a wrong checksum or in no known form.
+    /// Came with a wrong checksum, or damaged otherwise.
     pub corrupted: u64,
+    /// Messages that are none of the run's, but for greetings: pings of an application, other channels. They stand for no
+    /// delivery, and are among [`Messages::unasked`].
+    #[serde(default)]
+    pub foreign: u64,
     /// With `--recover`: how receivers came back to where they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,

@@ -29,6 +29,7 @@ struct Truth {
     duplicated: u64,
     reordered: u64,
     corrupted: u64,
+    foreign: u64,
 }
 
 impl Truth {
@@ -40,6 +41,7 @@ impl Truth {
             duplicated: ledger.duplicated,
             reordered: ledger.reordered,
             corrupted: ledger.corrupted,
+            foreign: ledger.foreign,
         }
     }
 }
@@ -51,6 +53,8 @@ struct Mischief {
     double: u32,
     swap: u32,
     corrupt: u32,
+    /// Something of others goes before it.
+    ping: u32,
 }
 
 const MUCH: Mischief = Mischief {
@@ -58,6 +62,7 @@ const MUCH: Mischief = Mischief {
     double: 40,
     swap: 60,
     corrupt: 30,
+    ping: 80,
 };
 
 /// A receiver's socket, and of each publisher the message that its successor is to overtake.
@@ -92,6 +97,10 @@ impl Receiver {
             out.extend(frame(MessageKind::Text, data));
         } else if is(mischief.swap) {
             self.held.insert(from, data.to_vec());
+        } else if is(mischief.ping) {
+            truth.foreign += 1;
+            out.extend(frame(MessageKind::Text, b"{\"type\":\"ping\"}"));
+            out.extend(frame(MessageKind::Text, data));
         } else if is(mischief.corrupt) {
             truth.corrupted += 1;
             out.extend(frame(MessageKind::Text, &self.corrupt(data)));
@@ -117,7 +126,7 @@ impl Receiver {
                 .position(|byte| *byte == b'.')
                 .expect("its end");
         if self.rng.u32(0..4) == 0 {
-            return data[..self.rng.usize(from..until)].to_vec();
+            return data[..self.rng.usize(from + 3..until)].to_vec();
         }
         let mut data = data.to_vec();
         let at = self.rng.usize(from..=until);
@@ -301,6 +310,7 @@ fn each_fault_of_a_broadcast_is_found_and_none_more() {
             ledger.duplicated,
             ledger.reordered,
             ledger.corrupted,
+            ledger.foreign,
         ] {
             assert!(count > 10, "{ledger:?}");
         }

@@ -150,6 +150,13 @@ pub(super) fn ledger(page: &mut Page, report: &Report) {
             count(ledger.corrupted)
         ),
     );
+    if ledger.foreign > 0 {
+        let text = format!(
+            "{} of others beside it, such as pings: none of them stands for a delivery",
+            many(ledger.foreign, "message")
+        );
+        page.more(Tone::Plain, &text);
+    }
     if ledger.away > 0 {
         page.more(
             Tone::Faint,

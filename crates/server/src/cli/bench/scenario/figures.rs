@@ -86,7 +86,7 @@ const SENT: &str = "/messages/sent";
 const EXPECTED: &str = "/ledger/expected";
 
 /// All of them. `errors` is no field of the report but the sum of the causes.
-pub(super) const FIGURES: [Figure; 76] = [
+pub(super) const FIGURES: [Figure; 77] = [
     count("latency.count", "/latency_us/count"),
     time("latency.min", "/latency_us/min"),
     time("latency.mean", "/latency_us/mean"),
@@ -155,6 +155,7 @@ pub(super) const FIGURES: [Figure; 76] = [
     part("ledger.duplicated", "/ledger/duplicated", EXPECTED),
     part("ledger.reordered", "/ledger/reordered", EXPECTED),
     part("ledger.corrupted", "/ledger/corrupted", EXPECTED),
+    count("ledger.foreign", "/ledger/foreign"),
     part("http.unexpected_bodies", "/http/unexpected_bodies", SENT),
     plain("server.processes", "/server/processes", Unit::Count),
     seconds("server.cpu", "/server/cpu_s"),

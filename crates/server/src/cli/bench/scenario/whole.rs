@@ -136,6 +136,7 @@ fn add_ledger(whole: &mut Ledger, phase: &Ledger) {
     whole.duplicated += phase.duplicated;
     whole.reordered += phase.reordered;
     whole.corrupted += phase.corrupted;
+    whole.foreign += phase.foreign;
     if let Some(phase) = &phase.recovery {
         let whole = whole.recovery.get_or_insert_default();
         whole.returned += phase.returned;
