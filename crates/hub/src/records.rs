@@ -116,14 +116,20 @@ impl Records {
             let older = self.older.get_or_insert_default();
             older.blocks.push_back(Arc::new(block));
         }
+        // By half at most, and never beyond a block's turn: room that nothing uses is counted nowhere.
+        if self.latest.len() == self.latest.capacity() {
+            let more = (self.latest.len() / 2).max(1);
+            self.latest
+                .reserve_exact(more.min(2 * BLOCK - self.latest.len()));
+        }
         self.latest.push_back(record);
     }
 
     pub(crate) fn pop_front(&mut self) -> Option<Record> {
         let Some(older) = &mut self.older else {
             let record = self.latest.pop_front();
-            if self.latest.is_empty() {
-                self.latest = VecDeque::new();
+            if self.latest.len() < self.latest.capacity() / 4 || self.latest.is_empty() {
+                self.latest.shrink_to(2 * self.latest.len());
             }
             return record;
         };
@@ -309,6 +315,28 @@ mod tests {
                 }
                 records.pop_front();
             }
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_leaves_little_room_behind() {
+        let lent = Lent::default();
+        for count in 1..=5 * BLOCK {
+            let mut records = Records::default();
+            for number in 0..count {
+                records.push(record(number), &lent);
+                let (len, room) = (records.latest.len(), records.latest.capacity());
+                assert!(
+                    records.older.is_some() || 2 * room <= 3 * len + 1,
+                    "{room} for {len}"
+                );
+                assert!(room <= 2 * BLOCK);
+            }
+            while records.pop_front().is_some() {
+                let (len, room) = (records.latest.len(), records.latest.capacity());
+                assert!(room <= 4 * len + 3, "{room} for {len} of {count}");
+            }
+            assert_eq!(records.latest.capacity(), 0);
         }
     }
 
