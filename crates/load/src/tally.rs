@@ -117,6 +117,7 @@ pub(crate) struct Tally {
     pub(crate) waited_ns_max: u64,
     pub(crate) lag_ns_max: u64,
     pub(crate) late_sends: u64,
+    pub(crate) late_connects: u64,
 }
 
 impl Tally {
@@ -188,6 +189,7 @@ impl Tally {
         self.waited_ns_max = self.waited_ns_max.max(other.waited_ns_max);
         self.lag_ns_max = self.lag_ns_max.max(other.lag_ns_max);
         self.late_sends += other.late_sends;
+        self.late_connects += other.late_connects;
     }
 
     pub(crate) fn errors(&self) -> Errors {

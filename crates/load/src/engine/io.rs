@@ -17,6 +17,11 @@ pub(crate) struct Io<'a> {
 impl Io<'_> {
     /// Begins to connect a closed client. `opened` or `closed` will tell.
     pub(crate) fn open(&mut self, who: u32) -> Result<(), Fault> {
+        self.open_due(who, now_ns())
+    }
+
+    /// The same, of a client that was to begin at `due_ns`, from when on its handshake counts.
+    pub(crate) fn open_due(&mut self, who: u32, due_ns: u64) -> Result<(), Fault> {
         let net = &mut *self.net;
         let client = &mut net.clients[who as usize];
         let addresses = &net.plan.endpoints[client.endpoint as usize]
@@ -29,7 +34,7 @@ impl Io<'_> {
             net.next_source = (net.next_source + 1) % net.sources.len();
             Some(net.sources[net.next_source])
         };
-        client.began_ns = now_ns();
+        client.began_ns = due_ns;
         client.state = State::Connecting;
         net.opening += 1;
         net.tally.first_connect_ns.get_or_insert(client.began_ns);

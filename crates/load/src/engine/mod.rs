@@ -242,12 +242,14 @@ impl<'l> Engine<'l> {
         let now = self.net.now_ns;
         let until = self.load.opens_until(&self.net);
         while self.net.opening < opening_max && self.next < until {
+            let mut due = now_ns();
             if let Some(pace) = pace {
-                let due = pace.due(now);
+                due = pace.due(now);
                 if due > now {
                     return due;
                 }
                 pace.next();
+                self.net.tally.late_connects += u64::from(now - due > MILLISECOND);
             }
             let who = self.next;
             self.next += 1;
@@ -255,7 +257,7 @@ impl<'l> Engine<'l> {
                 driver,
                 net: &mut self.net,
             };
-            if let Err(fault) = io.open(who) {
+            if let Err(fault) = io.open_due(who, due) {
                 self.fail(driver, who, &fault);
             }
         }

@@ -43,7 +43,7 @@ pub struct Report {
     /// Why there is no `latency_us` although answers came, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_refused: Option<String>,
-    /// From the beginning of connect to the end of the handshake.
+    /// From the beginning of connect, or from when it was due by a rate of connects, to the end of the handshake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake_us: Option<Latency>,
     /// The distribution behind `latency_us`: counts of latencies up to each bound, bounds rising, none empty.
@@ -138,6 +138,10 @@ pub struct Connections {
     /// Were opened again, by `--chaos` or a churn, or with `--recover` after an end that nobody wanted.
     #[serde(default)]
     pub reconnected: u64,
+    /// Begun more than a millisecond after they were due, with a rate of connects: the limit of those that are opened at a
+    /// time was reached, or the tester was busy. `handshake_us` counts from when they were due.
+    #[serde(default)]
+    pub late: u64,
     /// From the first connect until the last connection was open or had failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_open_s: Option<f64>,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use veche_load::loads::LoadPlan;
 use veche_load::loads::echo::EchoPlan;
 use veche_load::loads::http::HttpPlan;
+use veche_load::loads::storm::StormPlan;
 use veche_load::payload::PayloadPlan;
 use veche_load::plan::Plan;
 
@@ -187,5 +188,35 @@ fn a_busy_connection_takes_more_on_request_only() {
         assert_eq!(report.messages.received, 80);
         assert_eq!(report.messages.rate_reached, Some(false));
         assert_eq!(seen.load(SeqCst) > 0, inflight > 1);
+    });
+}
+
+/// No handshake is answered for 600 ms, in which 480 of 500 connections are due. Whether they can begin then or wait for
+/// others, that time is theirs.
+#[test]
+fn handshakes_count_from_when_they_were_due() {
+    at_once([64, u32::MAX], |opening_max| {
+        let began = now();
+        let address = serve(move |_, socket| {
+            if let Some((mut websocket, response)) = WebSocket::handshake(socket) {
+                thread::sleep(Duration::from_millis(600).saturating_sub(began.elapsed()));
+                let _ = std::io::Write::write_all(&mut websocket.stream, &response);
+                websocket.echo();
+            }
+        });
+        let load = LoadPlan::Storm(StormPlan {
+            payload: PayloadPlan::default(),
+        });
+        let url = format!("ws://{address}/");
+        let report = report(Plan {
+            opening_max,
+            connect_rate: Some(800.0),
+            ..plan(vec![endpoint(&url, 500)], load, 0)
+        });
+        assert_clean(&report);
+        let handshake = report.handshake_us.expect("handshakes");
+        assert!(handshake.p50 > 150_000.0, "{handshake:?}");
+        let late = report.connections.late;
+        assert_eq!(late > 250, opening_max == 64, "{late}");
     });
 }

@@ -61,6 +61,13 @@ pub(super) fn connections(page: &mut Page, report: &Report) {
             ),
         );
     }
+    if connections.late > 0 {
+        let text = format!(
+            "{} began more than 1 ms late; their handshakes count from when they were due",
+            many(connections.late, "connection")
+        );
+        page.more(Tone::Plain, &text);
+    }
     if let Some(time_wait) = connections.time_wait {
         page.more(
             Tone::Plain,

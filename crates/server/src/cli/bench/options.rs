@@ -24,10 +24,11 @@ pub(super) struct Common {
     /// Processes, for more connections than one may have descriptors
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) processes: u32,
-    /// Connections being opened at a time
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) opening: u32,
-    /// Connections begun a second; by default as fast as they open
+    /// Connections being opened at a time; by default 256, or with --connect-rate as many as are due
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) opening: Option<u32>,
+    /// Connections begun a second, whether they open or not; a handshake then counts from when it was due. By default
+    /// as fast as they open
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(super) connect_rate: Option<f64>,
     /// A local address to connect from, each with ports of its own; may be given several times

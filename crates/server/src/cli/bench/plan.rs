@@ -196,6 +196,9 @@ fn usage(words: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, words)
 }
 
+/// Connections being opened at a time where nothing else is said.
+const OPENING_MAX: u32 = 256;
+
 /// A plan that ends by itself.
 fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &Common) -> Plan {
     Plan {
@@ -205,7 +208,11 @@ fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &Common) -> Plan {
         duration_ns: None,
         warmup_ns: 0,
         timeout_ns: ns(common.timeout),
-        opening_max: common.opening,
+        opening_max: common.opening.unwrap_or(match common.connect_rate {
+            // An open loop asks for nobody's leave.
+            Some(_) => u32::MAX,
+            None => OPENING_MAX,
+        }),
         connect_rate: common.connect_rate,
         seed: common.seed,
         threads: common.threads,
