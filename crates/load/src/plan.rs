@@ -21,7 +21,7 @@ pub struct Plan {
     pub duration_ns: Option<u64>,
     /// Left out before it.
     pub warmup_ns: u64,
-    /// How long a handshake, and the last answers, may take.
+    /// How long a handshake, and each answer, may take.
     pub timeout_ns: u64,
     /// Most connections that are being opened at a time, in all.
     pub opening_max: u32,

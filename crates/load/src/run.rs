@@ -255,6 +255,7 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
             failed: tally.failed,
             disconnected: tally.disconnected,
             reconnected: tally.reconnected,
+            dead: tally.dead,
             late: tally.late_connects,
             all_open_s: all_open_ns.map(|ns| ns as f64 / SECOND as f64),
             time_wait: Some(watch::time_wait(&addresses)),

@@ -84,6 +84,7 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
     pub(crate) disconnected: u64,
     pub(crate) reconnected: u64,
+    pub(crate) dead: u64,
     pub(crate) sent: u64,
     /// Answers to what was due in the measured time, whenever they came.
     pub(crate) received: u64,
@@ -152,6 +153,7 @@ impl Tally {
         self.failed += other.failed;
         self.disconnected += other.disconnected;
         self.reconnected += other.reconnected;
+        self.dead += other.dead;
         self.sent += other.sent;
         self.received += other.received;
         self.in_time += other.in_time;

@@ -42,6 +42,8 @@ pub(crate) struct Echo {
     flights: Vec<Flight>,
     /// Whose turn it is (open loop).
     next: u32,
+    /// When to look for messages whose time is over.
+    next_look_ns: u64,
     unanswered: u64,
 }
 
@@ -56,11 +58,22 @@ struct Flight {
     /// The number of the oldest.
     answered: u32,
     /// Numbers, rising, whose answer has not come though that of a later one has, and when they were sent.
-    overtaken: VecDeque<(u32, u64)>,
+    overtaken: VecDeque<Overtaken>,
+    /// Messages whose time was over since the last answer.
+    expired: u32,
     /// Something came before the first answer: a greeting, perhaps.
     greeted: bool,
     /// It takes no further message: its connection is about to be closed.
     is_leaving: bool,
+}
+
+/// A message whose answer may come late.
+#[derive(Clone, Copy, Debug)]
+struct Overtaken {
+    number: u32,
+    sent_ns: u64,
+    /// Its time was over, so it is counted as unanswered already.
+    is_expired: bool,
 }
 
 /// Connections that come and go.
@@ -75,6 +88,8 @@ struct Churn {
     absent: Vec<u32>,
 }
 
+/// What is said of a message whose time is over.
+const NO_ANSWER: &str = "no answer in time";
 /// Overtaken messages of a connection that are waited for; of more the oldest is lost.
 const OVERTAKEN_MAX: usize = 4096;
 /// How long those that were overtaken are waited for once all others are answered.
@@ -86,23 +101,47 @@ const TWICE_NS: u64 = SECOND / 10;
 const LEAVE_NS: u64 = 2 * SECOND;
 
 impl Flight {
-    /// Takes a message out that is answered, and gives when it was sent; `None` if it waits for no answer.
-    fn take(&mut self, number: u32) -> Option<u64> {
+    /// Takes a message out that is answered; `None` if it waits for no answer.
+    fn take(&mut self, number: u32) -> Option<Overtaken> {
         let ahead = number.wrapping_sub(self.answered) as usize;
         if ahead < self.sent.len() {
             for since in self.sent.drain(..ahead) {
-                self.overtaken.push_back((self.answered, since));
+                self.overtaken.push_back(Overtaken {
+                    number: self.answered,
+                    sent_ns: since,
+                    is_expired: false,
+                });
                 self.answered = self.answered.wrapping_add(1);
             }
             self.answered = self.answered.wrapping_add(1);
-            return self.sent.pop_front();
+            return self.sent.pop_front().map(|sent_ns| Overtaken {
+                number,
+                sent_ns,
+                is_expired: false,
+            });
         }
         let at = self.overtaken_at(number)?;
-        self.overtaken.remove(at).map(|one| one.1)
+        self.overtaken.remove(at)
+    }
+
+    /// Takes the oldest message out if it has waited since before `limit_ns`; when it was sent.
+    fn expire(&mut self, limit_ns: u64) -> Option<u64> {
+        let sent_ns = *self.sent.front().filter(|since| **since < limit_ns)?;
+        self.sent.pop_front();
+        self.overtaken.push_back(Overtaken {
+            number: self.answered,
+            sent_ns,
+            is_expired: true,
+        });
+        self.answered = self.answered.wrapping_add(1);
+        self.expired += 1;
+        Some(sent_ns)
     }
 
     fn overtaken_at(&self, number: u32) -> Option<usize> {
-        let found = self.overtaken.binary_search_by_key(&number, |one| one.0);
+        let found = self
+            .overtaken
+            .binary_search_by_key(&number, |one| one.number);
         found.ok()
     }
 
@@ -124,12 +163,16 @@ impl Flight {
     }
 
     fn lose(&mut self, count: usize, net: &mut Net) -> u64 {
-        let lost = self.overtaken.drain(..count);
-        let measured = lost.filter(|one| net.is_measured(one.1)).count() as u64;
-        net.tally.lost += count as u64;
+        let mut lost = 0;
+        let mut measured = 0;
+        for one in self.overtaken.drain(..count).filter(|one| !one.is_expired) {
+            lost += 1;
+            measured += u64::from(net.is_measured(one.sent_ns));
+        }
+        net.tally.lost += lost;
         let words = "an answer never came, though that to a later message did";
         let fault = Fault::new(Cause::WrongAnswer, words);
-        net.tally.faults(&fault, count as u64);
+        net.tally.faults(&fault, lost);
         measured
     }
 }
@@ -158,6 +201,7 @@ impl Echo {
             has_begun: false,
             flights: vec![Flight::default(); clients],
             next: 0,
+            next_look_ns: 0,
             unanswered: 0,
         }
     }
@@ -198,6 +242,31 @@ impl Echo {
         open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 
+    /// Gives up the messages whose time is over, and sends others instead (closed loop).
+    fn expire(&mut self, io: &mut Io<'_>) {
+        let (now, timeout_ns) = (io.net.now_ns, io.net.plan.timeout_ns);
+        if now < self.next_look_ns || now >= io.net.until_ns {
+            return;
+        }
+        self.next_look_ns = now + (timeout_ns / 10).clamp(MILLISECOND, 100 * MILLISECOND);
+        let limit_ns = now.saturating_sub(timeout_ns);
+        for who in 0..self.flights.len() as u32 {
+            let flight = &mut self.flights[who as usize];
+            let mut is_any = false;
+            while let Some(since) = flight.expire(limit_ns) {
+                is_any = true;
+                self.unanswered += u64::from(io.net.is_measured(since));
+                io.net.fault(&Fault::new(Cause::TimedOut, NO_ANSWER));
+            }
+            if is_any {
+                self.unanswered += flight.forget_some(io.net);
+                if self.open_loop.is_none() && !flight.is_leaving && io.net.is_open(who) {
+                    self.fill(io, who);
+                }
+            }
+        }
+    }
+
     /// A message that is not the answer that is due.
     #[cold]
     fn other_message(&mut self, io: &mut Io<'_>, who: u32, kind: MessageKind, data: &[u8]) {
@@ -226,10 +295,14 @@ impl Echo {
             }
             Seen::Answer(found) => {
                 let is_late = flight.overtaken_at(found).is_some();
-                if let Some(since) = flight.take(found) {
+                if let Some(one) = flight.take(found) {
+                    flight.expired = 0;
                     io.net.tally.late += u64::from(is_late);
-                    let counts_from = io.net.counts_from(since, self.open_loop.is_some());
-                    io.net.answered(since, counts_from, data.len());
+                    if !one.is_expired {
+                        let since = one.sent_ns;
+                        let counts_from = io.net.counts_from(since, self.open_loop.is_some());
+                        io.net.answered(since, counts_from, data.len());
+                    }
                     self.unanswered += flight.forget_some(io.net);
                     return;
                 }
@@ -348,6 +421,7 @@ impl Load for Echo {
             !flight.sent.is_empty() && self.payload.is(number, flight.answered, kind, data);
         if is_due {
             let since = flight.sent.pop_front().unwrap_or(io.net.now_ns);
+            flight.expired = 0;
             flight.answered = flight.answered.wrapping_add(1);
             let counts_from = io.net.counts_from(since, self.open_loop.is_some());
             io.net.answered(since, counts_from, data.len());
@@ -382,6 +456,7 @@ impl Load for Echo {
         } else {
             u64::MAX
         };
+        self.expire(io);
         self.send_due(io);
         let open_loop = self.open_loop.as_mut();
         open_loop.map_or(churn_due, |open_loop| {
@@ -422,13 +497,15 @@ impl Load for Echo {
         let may_leave_yet = self.is_behind(net) && (net.has_opening() || has_left);
         let since_ns = net.now_ns.saturating_sub(net.until_ns);
         let is_answered = |flight: &Flight| {
-            flight.sent.is_empty() && (flight.overtaken.is_empty() || since_ns > OVERTAKEN_NS)
+            let is_late = flight.overtaken.iter().any(|one| !one.is_expired);
+            flight.sent.is_empty() && (!is_late || since_ns > OVERTAKEN_NS)
         };
         !may_leave_yet && since_ns > TWICE_NS && self.flights.iter().all(is_answered)
     }
 
     fn finish(&mut self, net: &mut Net) {
-        for flight in &mut self.flights {
+        for (who, flight) in (0..).zip(&mut self.flights) {
+            net.tally.dead += u64::from(flight.expired > 0 && net.is_open(who));
             self.unanswered += flight.give_up_overtaken(net);
             for since in &flight.sent {
                 // What was sent just before the end of a closed loop is answered behind it.
@@ -440,7 +517,7 @@ impl Load for Echo {
                             "a message came, but not the one that was sent: is this an echo?",
                         )
                     } else {
-                        (Cause::TimedOut, "no answer in time")
+                        (Cause::TimedOut, NO_ANSWER)
                     };
                     net.tally.fault(&Fault::new(cause, words));
                 }

@@ -80,6 +80,8 @@ pub(crate) struct Http {
     /// Whether all responses have left their connections open; unknown before the first. An open loop that may sends a
     /// second request behind one only then: it would go down with the connection.
     keeps_connections: Option<bool>,
+    /// When to look for requests whose time is over.
+    next_look_ns: u64,
     unanswered: u64,
 }
 
@@ -157,6 +159,7 @@ impl Http {
             idle: VecDeque::new(),
             retries: VecDeque::new(),
             keeps_connections: None,
+            next_look_ns: 0,
             unanswered: 0,
         }
     }
@@ -194,6 +197,30 @@ impl Http {
     fn reopen(&mut self, io: &mut Io<'_>, who: u32) {
         if io.net.now_ns < io.net.until_ns || self.is_behind(io.net) {
             io.reopen(who);
+        }
+    }
+
+    /// Cuts off connections whose oldest request has waited too long, and opens them again: what comes there now could
+    /// be the answer to another one.
+    fn expire(&mut self, io: &mut Io<'_>) {
+        let (now, timeout_ns) = (io.net.now_ns, io.net.plan.timeout_ns);
+        if now < self.next_look_ns || now >= io.net.until_ns {
+            return;
+        }
+        self.next_look_ns = now + (timeout_ns / 10).clamp(MILLISECOND, 100 * MILLISECOND);
+        let limit_ns = now.saturating_sub(timeout_ns);
+        for who in 0..self.flights.len() as u32 {
+            let oldest = self.flights[who as usize].front();
+            if oldest.is_none_or(|since| *since >= limit_ns) || !io.net.is_open(who) {
+                continue;
+            }
+            io.net.tally.dead += 1;
+            let count = self.flights[who as usize].len() as u64;
+            let fault = Fault::new(Cause::TimedOut, "no response in time");
+            io.net.tally.faults(&fault, count);
+            self.forget(io, who);
+            io.cut(who);
+            self.reopen(io, who);
         }
     }
 
@@ -336,6 +363,7 @@ impl Load for Http {
 
     fn due(&mut self, io: &mut Io<'_>) -> u64 {
         self.retry(io);
+        self.expire(io);
         self.send_due(io);
         let retry = self.retries.front().map_or(u64::MAX, |retry| retry.0);
         let open_loop = self.open_loop.as_mut();

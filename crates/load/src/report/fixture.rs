@@ -50,6 +50,7 @@ pub(crate) fn full() -> Report {
             failed: 1,
             disconnected: 2,
             reconnected: 3,
+            dead: 0,
             late: 0,
             all_open_s: Some(0.05),
             time_wait: Some(7),

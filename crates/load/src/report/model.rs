@@ -138,6 +138,10 @@ pub struct Connections {
     /// Were opened again, by `--chaos` or a churn, or with `--recover` after an end that nobody wanted.
     #[serde(default)]
     pub reconnected: u64,
+    /// Echoes: were open at the end, and had answered nothing since a message's time was over. HTTP: were cut off because a
+    /// request's time was over, and opened again.
+    #[serde(default)]
+    pub dead: u64,
     /// Begun more than a millisecond after they were due, with a rate of connects: the limit of those that are opened at a
     /// time was reached, or the tester was busy. `handshake_us` counts from when they were due.
     #[serde(default)]

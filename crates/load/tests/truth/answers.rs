@@ -245,3 +245,62 @@ fn without_stamps_there_are_no_latencies_once_counts_disagree() {
         });
     }
 }
+
+/// A closed loop goes on behind a message that is lost, with or without others in flight; one that is answered after its
+/// time is late, and unanswered all the same.
+#[test]
+fn a_closed_loop_goes_on_when_an_answer_is_not_there_in_time() {
+    at_once([1, 2], |inflight| {
+        let (address, lost) = serve(|number, _| (number % 20 == 19).then(Vec::new));
+        let endpoint = endpoint(&format!("ws://{address}/"), 4);
+        let report = report(Plan {
+            timeout_ns: 50_000_000,
+            ..plan(vec![endpoint], echo(inflight, None), 1000)
+        });
+        let messages = &report.messages;
+        let truth = lost.load(SeqCst);
+        assert!(messages.received > 300, "{messages:?}");
+        assert_eq!(messages.unanswered, truth, "{messages:?}");
+        assert_eq!(report.errors.count(), truth, "{:?}", report.errors);
+        assert_eq!((messages.duplicated, report.connections.dead), (0, 0));
+    });
+    let (address, _) = serve(|number, data| {
+        (number == 5).then(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            vec![data.to_vec()]
+        })
+    });
+    let endpoint = endpoint(&format!("ws://{address}/"), 4);
+    let report = report(Plan {
+        timeout_ns: 150_000_000,
+        ..plan(vec![endpoint], echo(1, None), 600)
+    });
+    let messages = &report.messages;
+    assert!(messages.received > 20, "{messages:?}");
+    assert!((4..=8).contains(&messages.late), "{messages:?}");
+    assert_eq!(messages.unanswered, report.errors.timed_out);
+    assert_eq!((messages.duplicated, messages.lost), (0, 0), "{messages:?}");
+}
+
+#[test]
+fn connections_that_say_nothing_any_more_are_dead() {
+    let connections = AtomicU64::new(0);
+    let address = serve_websocket(move |mut websocket| {
+        let is_silent = connections.fetch_add(1, SeqCst) % 2 == 0;
+        let mut number = 0;
+        while let Some((kind, data)) = websocket.message() {
+            number += 1;
+            if number < 5 || !is_silent {
+                websocket.send(kind, &data);
+            }
+        }
+    });
+    let endpoint = endpoint(&format!("ws://{address}/"), 4);
+    let report = report(Plan {
+        timeout_ns: 100_000_000,
+        ..plan(vec![endpoint], echo(1, None), 600)
+    });
+    assert_eq!(report.connections.dead, 2, "{report:#?}");
+    assert_eq!(report.connections.disconnected, 0);
+    assert_eq!(report.messages.unanswered, report.errors.timed_out);
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use veche_load::loads::LoadPlan;
 use veche_load::loads::http::HttpPlan;
-use veche_load::plan::Endpoint;
+use veche_load::plan::{Endpoint, Plan};
 use veche_load::report::text::text;
 use veche_load::report::{Report, Style};
 use veche_load::target::Template;
@@ -393,4 +393,28 @@ fn a_server_that_only_fails_has_no_throughput_and_redirects_are_named() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn a_request_without_a_response_costs_its_connection_only() {
+    let silent = AtomicU64::new(0);
+    let address = serve_http(move |_, number, _| {
+        if number == 10 && silent.fetch_add(1, Relaxed) < 3 {
+            return (Vec::new(), After::Stay);
+        }
+        (response("200 OK", "ok"), After::Stay)
+    });
+    let report = report(Plan {
+        timeout_ns: 100_000_000,
+        ..plan(
+            vec![endpoint(&format!("http://{address}/"), 3)],
+            LoadPlan::Http(get()),
+            600,
+        )
+    });
+    assert!(report.messages.received > 60, "{:?}", report.messages);
+    assert_eq!(report.connections.dead, 3, "{:?}", report.connections);
+    assert_eq!(report.connections.reconnected, 3);
+    assert_eq!((report.errors.timed_out, report.errors.count()), (3, 3));
+    assert_eq!(report.messages.unanswered, 3);
 }

@@ -61,6 +61,13 @@ pub(super) fn connections(page: &mut Page, report: &Report) {
             ),
         );
     }
+    if connections.dead > 0 {
+        let text = format!(
+            "{} dead: open, but without an answer for the timeout",
+            count(connections.dead)
+        );
+        page.more(Tone::Bad, &text);
+    }
     if connections.late > 0 {
         let text = format!(
             "{} began more than 1 ms late; their handshakes count from when they were due",

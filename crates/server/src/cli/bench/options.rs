@@ -15,7 +15,7 @@ pub(super) struct Common {
     /// Connections
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) connections: u32,
-    /// How long a handshake, and the last answers, may take
+    /// How long a handshake, and each answer, may take
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(super) timeout: Duration,
     /// Threads of each process

@@ -86,7 +86,7 @@ const SENT: &str = "/messages/sent";
 const EXPECTED: &str = "/ledger/expected";
 
 /// All of them. `errors` is no field of the report but the sum of the causes.
-pub(super) const FIGURES: [Figure; 78] = [
+pub(super) const FIGURES: [Figure; 79] = [
     count("latency.count", "/latency_us/count"),
     time("latency.min", "/latency_us/min"),
     time("latency.mean", "/latency_us/mean"),
@@ -114,6 +114,7 @@ pub(super) const FIGURES: [Figure; 78] = [
         ASKED,
     ),
     part("connections.reconnected", "/connections/reconnected", ASKED),
+    part("connections.dead", "/connections/dead", ASKED),
     part("connections.late", "/connections/late", ASKED),
     seconds("connections.all_open", "/connections/all_open_s"),
     plain(

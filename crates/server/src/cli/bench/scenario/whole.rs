@@ -89,6 +89,7 @@ fn add_connections(whole: &mut Connections, phase: &Connections) {
     whole.failed += phase.failed;
     whole.disconnected += phase.disconnected;
     whole.reconnected += phase.reconnected;
+    whole.dead += phase.dead;
     whole.late += phase.late;
 }
 
