@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::support::{Http, Options, Response, Server, Setup, Socket, on_all};
 
@@ -89,10 +89,12 @@ fn ask(http: &mut Http, method: &str, target: &str, headers: &str) -> Response {
         .expect("an answer")
 }
 
-/// Makes a file older than the others by that much.
+/// Makes a file older by that much.
 fn age(path: &Path, by: Duration) {
     let file = File::options().write(true).open(path).expect("it is there");
-    file.set_modified(SystemTime::now() - by).expect("set");
+    let modified = file.metadata().and_then(|about| about.modified());
+    file.set_modified(modified.expect("known") - by)
+        .expect("set");
 }
 
 #[test]
