@@ -307,7 +307,7 @@ fn rate_reached(plan: &Plan, tally: &Tally) -> Option<bool> {
         LoadPlan::Fanout(_) => tally.received,
         _ => tally.received + tally.unanswered,
     };
-    (due > 0).then(|| tally.in_time as f64 >= due as f64 * IN_TIME)
+    (due > 0).then_some(tally.in_time as f64 >= due as f64 * IN_TIME)
 }
 
 fn server_use(pid: u32, tally: &Tally, before: Usage, began: Usage, ended: Usage) -> ServerUse {

@@ -286,7 +286,7 @@ fn a_closed_loop_goes_on_when_an_answer_is_not_there_in_time() {
 fn connections_that_say_nothing_any_more_are_dead() {
     let connections = AtomicU64::new(0);
     let address = serve_websocket(move |mut websocket| {
-        let is_silent = connections.fetch_add(1, SeqCst) % 2 == 0;
+        let is_silent = connections.fetch_add(1, SeqCst).is_multiple_of(2);
         let mut number = 0;
         while let Some((kind, data)) = websocket.message() {
             number += 1;
