@@ -83,7 +83,7 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// Latencies of what was due in the measured time, and those of what came in it with their place.
+/// Latencies of messages due in the measured time, and, with their place, of answers that arrived in it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Recorder {
     pub(crate) times: Times,

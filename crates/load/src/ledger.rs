@@ -86,7 +86,7 @@ impl Note {
     }
 }
 
-/// Whether there is something with the colons of a note, all but one at most: one whose mark is damaged.
+/// Whether the data has the colons of a note, at most one missing: a note with a damaged mark.
 fn has_the_form(data: &[u8]) -> bool {
     const COLONS: [usize; 6] = [2, 11, 20, 29, 46, 55];
     let are_there = |window: &[u8]| COLONS.iter().filter(|at| window[**at] == b':').count();

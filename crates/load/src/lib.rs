@@ -8,15 +8,15 @@
 //!
 //! A run has one measured window. Three sets of answers belong to it, and no figure mixes them:
 //!
-//! - those to what was *due* in the window (closed loop: those that came in it): `received` and the percentiles. A slow
-//!   server is late and not excused, so these may come after the end;
-//! - those that *came* in the window, whenever they were due: throughput, CPU per message, the timeline. Count and time
-//!   belong together, so a queue that drains after the end adds to neither;
-//! - those to what was due in the window that came *in time*, by its end and a little more (`engine::Net::answered`): if they
-//!   are fewer than 99 of 100, the rate that was asked for was not reached.
+//! - answers to messages that were *due* in the window (closed loop: answers that arrived in it) make `received` and the
+//!   percentiles. Those of a slow server may arrive after the end of the window;
+//! - answers that *arrived* in the window, whenever their messages were due, make the throughput, the CPU per message and the
+//!   timeline. Count and time belong together: a queue that drains after the end adds to neither;
+//! - answers to messages due in the window that arrived *in time*, by its end or shortly after (`engine::Net::answered`), decide
+//!   whether the rate was reached: at least 99 of 100 have to.
 //!
-//! Errors, connections and the ledger are of the whole run. A verdict, be it the exit code or a promise, is made of a
-//! finished [`report::Report`] alone, never of what a thread knows.
+//! Errors, connections and the ledger are of the whole run. A verdict (the exit code, a promise) is a function of the finished
+//! [`report::Report`]; a thread decides nothing.
 
 mod client;
 mod clock;

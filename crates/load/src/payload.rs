@@ -43,7 +43,7 @@ impl Default for PayloadPlan {
     }
 }
 
-/// What a message of a server is to the client that it comes to.
+/// The meaning of a received message to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// The message of this number, as it was sent.
@@ -94,13 +94,13 @@ impl Payload {
         &self.bytes
     }
 
-    /// Whether messages carry who sent them and their number.
+    /// Whether messages carry the numbers of their client and of themselves.
     pub(crate) fn is_stamped(&self) -> bool {
         self.is_stamped
     }
 
-    /// What a message to client `who` is, by its stamp; `None` if messages carry none. `due` is the number of the
-    /// message whose answer is due.
+    /// Classifies a message to client `who` by its stamp; `None` if messages carry none. The answer to number `due` is
+    /// expected.
     pub(crate) fn recognize(
         &mut self,
         who: u32,

@@ -209,8 +209,8 @@ fn measured_seconds(plan: &Plan, tally: &Tally, from_ns: u64, ended_ns: u64) -> 
     length.max(1) as f64 / SECOND as f64
 }
 
-/// Takes the latencies out of a report whose answers may be those to other messages: without stamps they are matched by
-/// their order, and one that is lost, or comes twice, shifts all behind it.
+/// Removes the latencies from a report. Without stamps answers are matched by their order, so a loss or a duplicate shifts
+/// all later ones.
 fn refuse_latencies(report: &mut Report, tally: &Tally) {
     report.latency_us = None;
     report.histogram.clear();
@@ -296,14 +296,14 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
     }
 }
 
-/// Of what an open loop had due, so much has to be answered in time.
+/// Share of the messages due that an open loop needs answered in time.
 const IN_TIME: f64 = 0.99;
 
 /// Whether the rate of an open loop was reached; `None` without one, and where nothing was due.
 fn rate_reached(plan: &Plan, tally: &Tally) -> Option<bool> {
     plan.load.rate()?;
     let due = match &plan.load {
-        // What did not come is the ledger's.
+        // The ledger counts losses.
         LoadPlan::Fanout(_) => tally.received,
         _ => tally.received + tally.unanswered,
     };

@@ -42,7 +42,7 @@ pub(crate) struct Echo {
     flights: Vec<Flight>,
     /// Whose turn it is (open loop).
     next: u32,
-    /// When to look for messages whose time is over.
+    /// When to look for expired messages.
     next_look_ns: u64,
     unanswered: u64,
 }
@@ -57,9 +57,9 @@ struct Flight {
     sent: VecDeque<u64>,
     /// The number of the oldest.
     answered: u32,
-    /// Numbers, rising, whose answer has not come though that of a later one has, and when they were sent.
+    /// Messages without an answer though a later one has one; numbers rise.
     overtaken: VecDeque<Overtaken>,
-    /// Messages whose time was over since the last answer.
+    /// Messages that expired since the last answer.
     expired: u32,
     /// Something came before the first answer: a greeting, perhaps.
     greeted: bool,
@@ -67,7 +67,7 @@ struct Flight {
     is_leaving: bool,
 }
 
-/// A message whose answer may come late.
+/// A message that may be answered late.
 #[derive(Clone, Copy, Debug)]
 struct Overtaken {
     number: u32,
@@ -88,13 +88,13 @@ struct Churn {
     absent: Vec<u32>,
 }
 
-/// What is said of a message whose time is over.
+/// The words of the error for a message that was not answered within the time limit.
 const NO_ANSWER: &str = "no answer in time";
 /// Overtaken messages of a connection that are waited for; of more the oldest is lost.
 const OVERTAKEN_MAX: usize = 4096;
 /// How long those that were overtaken are waited for once all others are answered.
 const OVERTAKEN_NS: u64 = SECOND;
-/// When all has come, what comes again comes soon.
+/// Duplicates of the last answers are waited for.
 const TWICE_NS: u64 = SECOND / 10;
 
 /// How long a server has for the last answers and its part of the good-bye.
@@ -151,13 +151,13 @@ impl Flight {
         (next.wrapping_sub(number) as i32) > 0
     }
 
-    /// Counts what nobody waits for any more because there is too much of it; gives how many of them were measured.
+    /// Counts overtaken messages above [`OVERTAKEN_MAX`] as lost; returns how many of them were measured.
     fn forget_some(&mut self, net: &mut Net) -> u64 {
         let surplus = self.overtaken.len().saturating_sub(OVERTAKEN_MAX);
         self.lose(surplus, net)
     }
 
-    /// Counts what was overtaken as lost: it does not come any more. Gives how many of them were measured.
+    /// Counts all overtaken messages as lost; returns how many of them were measured.
     fn give_up_overtaken(&mut self, net: &mut Net) -> u64 {
         self.lose(self.overtaken.len(), net)
     }
@@ -242,7 +242,7 @@ impl Echo {
         open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 
-    /// Gives up the messages whose time is over, and sends others instead (closed loop).
+    /// Gives up expired messages, and sends others instead (closed loop).
     fn expire(&mut self, io: &mut Io<'_>) {
         let (now, timeout_ns) = (io.net.now_ns, io.net.plan.timeout_ns);
         if now < self.next_look_ns || now >= io.net.until_ns {
@@ -314,7 +314,7 @@ impl Echo {
             }
             Seen::Altered(found) => found.or(Some(flight.answered)),
         };
-        // It is the answer to something that no right one comes to any more.
+        // The message that it answers gets no other answer.
         if let Some(number) = wrong {
             flight.take(number);
             self.unanswered += flight.forget_some(io.net);

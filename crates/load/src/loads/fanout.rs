@@ -386,7 +386,7 @@ impl Load for Fanout {
                 io.net.answered(note.at_ns, note.at_ns, data.len());
             }
             Found::Nothing => {
-                // A greeting is none of what could stand for a delivery.
+                // The first message may be a greeting.
                 if !is_first && self.has_begun {
                     page.foreign();
                 }

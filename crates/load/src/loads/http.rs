@@ -80,7 +80,7 @@ pub(crate) struct Http {
     /// Whether all responses have left their connections open; unknown before the first. An open loop that may sends a
     /// second request behind one only then: it would go down with the connection.
     keeps_connections: Option<bool>,
-    /// When to look for requests whose time is over.
+    /// When to look for expired requests.
     next_look_ns: u64,
     unanswered: u64,
 }
@@ -200,8 +200,8 @@ impl Http {
         }
     }
 
-    /// Cuts off connections whose oldest request has waited too long, and opens them again: what comes there now could
-    /// be the answer to another one.
+    /// Cuts off connections with an expired request, and opens them again: a later response could not be told from that to
+    /// the next request.
     fn expire(&mut self, io: &mut Io<'_>) {
         let (now, timeout_ns) = (io.net.now_ns, io.net.plan.timeout_ns);
         if now < self.next_look_ns || now >= io.net.until_ns {

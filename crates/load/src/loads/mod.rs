@@ -31,7 +31,7 @@ pub enum LoadPlan {
 }
 
 impl LoadPlan {
-    /// What an open loop is to send a second in all, at its beginning; `None` of a closed one.
+    /// Messages a second in all at the beginning of an open loop; `None` of a closed one.
     pub(crate) fn rate(&self) -> Option<f64> {
         match self {
             Self::Echo(plan) => plan.rate,
@@ -41,7 +41,7 @@ impl LoadPlan {
         }
     }
 
-    /// Whether messages carry a stamp, by which answers are matched; `None` where there is nothing to match.
+    /// Whether messages carry a stamp, by which answers are matched; `None` for loads that match by other means.
     #[must_use]
     pub fn is_stamped(&self) -> Option<bool> {
         match self {

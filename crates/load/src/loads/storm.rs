@@ -10,7 +10,7 @@ use crate::payload::{Payload, PayloadPlan, Seen};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
 
-/// When all has come, what comes again comes soon.
+/// Duplicates of the last answers are waited for.
 const TWICE_NS: u64 = SECOND / 10;
 
 /// What a storm sends.
@@ -110,7 +110,7 @@ impl Load for Storm {
     }
 
     fn is_settled(&self, net: &Net) -> bool {
-        // For what may come twice.
+        // For duplicates.
         net.now_ns.saturating_sub(net.until_ns) > TWICE_NS
     }
 

@@ -409,7 +409,7 @@ impl HttpTally {
         }
     }
 
-    /// Responses that lead elsewhere, which nobody followed.
+    /// Redirects, which are not followed.
     #[must_use]
     pub fn redirects(&self) -> u64 {
         let is_one = |status: &u16| (300..400).contains(status) && *status != 304;

@@ -89,7 +89,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
         && redirects > 0
     {
         doubts.push(format!(
-            "{} redirected, and nobody followed: what they lead to was not measured.",
+            "{} redirected and not followed: their targets were not measured.",
             many(redirects, "response")
         ));
     }
@@ -139,7 +139,7 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
     doubts
 }
 
-/// That the rate of an open loop was not reached, without the sentence's end.
+/// A clause for an open loop whose rate was not reached.
 pub(crate) fn rate_not_reached(report: &Report) -> Option<String> {
     let asked = report.settings.rate?;
     let words = words::Words::of(&report.kind, true);

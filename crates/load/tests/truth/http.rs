@@ -69,7 +69,7 @@ fn half_errors_are_seen_as_such() {
     assert_eq!(http.unexpected_bodies, None);
     let bytes = 4 * http.statuses[&500] + 35 * http.statuses[&200];
     assert_eq!(report.messages.bytes_received, bytes);
-    // What fails is no throughput and has no latency.
+    // Failures are in no throughput and no latency.
     let good = http.statuses[&200];
     assert_eq!(report.messages.received_in_time, good);
     assert_eq!(report.latency_us.expect("latencies").count, good);
@@ -388,7 +388,7 @@ fn a_server_that_only_fails_has_no_throughput_and_redirects_are_named() {
             assert_eq!(messages.received_in_time, messages.received);
         }
         assert_eq!(
-            text.contains("redirected, and nobody followed"),
+            text.contains("redirected and not followed"),
             !is_bad,
             "{text}"
         );

@@ -106,7 +106,7 @@ pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
             push(
                 &mut warnings,
                 format!(
-                    "No verdict: of {} up to {} failed, of {} up to {}. What fails is often fast, and no work.",
+                    "No verdict: of {} up to {} failed, of {} up to {}. Failures are often fast, and no work.",
                     clean(&base.name),
                     share(super::failures(base_runs)),
                     clean(&other.name),

@@ -196,7 +196,7 @@ fn usage(words: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, words)
 }
 
-/// Connections being opened at a time where nothing else is said.
+/// Default of connections being opened at a time.
 const OPENING_MAX: u32 = 256;
 
 /// A plan that ends by itself.
@@ -209,7 +209,7 @@ fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &Common) -> Plan {
         warmup_ns: 0,
         timeout_ns: ns(common.timeout),
         opening_max: common.opening.unwrap_or(match common.connect_rate {
-            // An open loop asks for nobody's leave.
+            // An open loop does not wait for handshakes under way.
             Some(_) => u32::MAX,
             None => OPENING_MAX,
         }),

@@ -131,7 +131,7 @@ impl Promise {
         self.figure.path
     }
 
-    /// Whether it means nothing where a server was slower than the rate that it was asked for.
+    /// Whether it is meaningless if the server was slower than the rate asked for.
     pub(super) fn depends_on_the_rate(&self) -> bool {
         let path = self.figure.path;
         path.starts_with("latency.")
