@@ -244,6 +244,11 @@ pub enum Unknown {
 }
 
 impl Unknown {
+    /// Whether keys that were not fetched yet may verify the token.
+    pub(crate) fn is_without_key(&self) -> bool {
+        matches!(self, Self::NoKeys | Self::Token(Refusal::UnknownKey))
+    }
+
     /// What a handshake gets.
     pub fn status(self) -> Status {
         match self {

@@ -171,7 +171,8 @@ impl Judge<'_> {
             return Err(Denied::Unused);
         };
         let seen = tokens.keys.keys();
-        let judged = tokens.judge_open(token, shared).and_then(|claimed| {
+        let judged = tokens.judge_open(seen.as_deref(), token, shared);
+        let judged = judged.and_then(|claimed| {
             let term = tokens.term(&claimed).map_err(Unknown::Token)?;
             Ok((claimed, term))
         });
@@ -200,12 +201,8 @@ impl Judge<'_> {
         unknown: Unknown,
         shared: &Shared,
     ) -> bool {
-        let lacks_keys = matches!(
-            unknown,
-            Unknown::NoKeys | Unknown::Token(Refusal::UnknownKey)
-        );
-        let keys = &tokens.keys;
-        lacks_keys && !self.has_asked && keys.look_for_more(self.id, &shared.desk, seen)
+        let may_ask = unknown.is_without_key() && !self.has_asked;
+        may_ask && tokens.keys.look_for_more(self.id, &shared.desk, seen)
     }
 }
 

@@ -67,22 +67,31 @@ impl Tokens {
         shared: &Shared,
     ) -> Outcome<Result<Named, Unknown>> {
         let seen = self.keys.keys();
-        let named = self.name_at_last(client.head, shared);
-        let lacks_keys = matches!(
-            named,
-            Err(Unknown::NoKeys | Unknown::Token(Refusal::UnknownKey))
-        );
-        let keys = &self.keys;
-        if lacks_keys && keys.look_for_more(client.id, &shared.desk, seen.as_ref()) {
+        let named = self.name_by(seen.as_deref(), client.head, shared);
+        let is_without_key = named.as_ref().is_err_and(Unknown::is_without_key);
+        if is_without_key
+            && self
+                .keys
+                .look_for_more(client.id, &shared.desk, seen.as_ref())
+        {
             return Outcome::Later;
         }
         Outcome::Now(named)
     }
 
-    /// By the keys that there are.
+    /// The same by the current keys, without a fetch.
     pub(super) fn name_at_last(&self, head: &Head<'_>, shared: &Shared) -> Result<Named, Unknown> {
+        self.name_by(self.keys.keys().as_deref(), head, shared)
+    }
+
+    fn name_by(
+        &self,
+        keys: Option<&Keys>,
+        head: &Head<'_>,
+        shared: &Shared,
+    ) -> Result<Named, Unknown> {
         let token = self.find(head).ok_or(Unknown::NoToken)?;
-        let (lease, claims) = self.judge(&token, shared)?;
+        let (lease, claims) = self.judge_by(keys, &token, shared)?;
         Ok(Named {
             user: Some(lease.user.clone()),
             lease: Some(Box::new(lease)),
@@ -91,13 +100,25 @@ impl Tokens {
         })
     }
 
-    /// What a token is good for, and all that it says.
+    /// Checks a connection's token by the current keys; returns its lease and all claims.
+    ///
+    /// # Errors
+    /// [`Unknown`]: the token is refused, or there are no keys.
     pub(crate) fn judge(
         &self,
         token: &str,
         shared: &Shared,
     ) -> Result<(Lease, Map<String, Value>), Unknown> {
-        let claimed = self.judge_open(token, shared)?;
+        self.judge_by(self.keys.keys().as_deref(), token, shared)
+    }
+
+    fn judge_by(
+        &self,
+        keys: Option<&Keys>,
+        token: &str,
+        shared: &Shared,
+    ) -> Result<(Lease, Map<String, Value>), Unknown> {
+        let claimed = self.judge_open(keys, token, shared)?;
         // A subscription's token says who may hear something, not who somebody is.
         if claimed.all.contains_key("channel") {
             return Err(Unknown::OfChannel);
@@ -138,11 +159,19 @@ impl Tokens {
         }
     }
 
-    /// All that a token says, which may be nobody's.
-    pub(crate) fn judge_open(&self, token: &str, shared: &Shared) -> Result<Claimed, Unknown> {
-        let keys = self.keys.keys().ok_or(Unknown::NoKeys)?;
+    /// Verifies a token by these keys and returns its claims, also of one without a user.
+    ///
+    /// # Errors
+    /// [`Unknown`]: it is refused or revoked, or there are no keys.
+    pub(crate) fn judge_open(
+        &self,
+        keys: Option<&Keys>,
+        token: &str,
+        shared: &Shared,
+    ) -> Result<Claimed, Unknown> {
+        let keys = keys.ok_or(Unknown::NoKeys)?;
         let now_s = shared.now.wall_ms / 1000;
-        let claimed = verify_open(token, &keys, &self.rules, now_s).map_err(Unknown::Token)?;
+        let claimed = verify_open(token, keys, &self.rules, now_s).map_err(Unknown::Token)?;
         let issued = Issued {
             user: claimed.user.as_deref(),
             id: claimed.all.get("jti").and_then(Value::as_str),
