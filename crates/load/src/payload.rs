@@ -1,4 +1,4 @@
-//! What is sent, and how an answer is known to be the one that was due.
+//! The messages that are sent, and how their answers are recognized.
 
 use std::ops::Range;
 
@@ -48,9 +48,9 @@ impl Default for PayloadPlan {
 pub(crate) enum Seen {
     /// The message of this number, as it was sent.
     Answer(u32),
-    /// One of ours, but not as it was sent: of this number, or of one that can't be read.
+    /// A message of this run that was changed on its way, with its number if that can be read.
     Altered(Option<u32>),
-    /// None of ours.
+    /// A message that this run did not send.
     Foreign,
 }
 

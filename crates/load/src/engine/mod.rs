@@ -242,15 +242,18 @@ impl<'l> Engine<'l> {
         let now = self.net.now_ns;
         let until = self.load.opens_until(&self.net);
         while self.net.opening < opening_max && self.next < until {
-            let mut due = now_ns();
-            if let Some(pace) = pace {
-                due = pace.due(now);
-                if due > now {
-                    return due;
+            let due = match pace {
+                None => now_ns(),
+                Some(pace) => {
+                    let due = pace.due(now);
+                    if due > now {
+                        return due;
+                    }
+                    pace.next();
+                    self.net.tally.late_connects += u64::from(now - due > MILLISECOND);
+                    due
                 }
-                pace.next();
-                self.net.tally.late_connects += u64::from(now - due > MILLISECOND);
-            }
+            };
             let who = self.next;
             self.next += 1;
             let mut io = Io {

@@ -91,10 +91,7 @@ impl Net {
     #[inline]
     pub(crate) fn answered(&mut self, since_ns: u64, counts_from: u64, bytes: usize) {
         let latency_ns = self.now_ns.saturating_sub(since_ns);
-        if self.is_measured(counts_from) {
-            self.tally.received += 1;
-            self.tally.bytes_received += bytes as u64;
-            self.tally.in_time += u64::from(self.is_in_time());
+        if self.received(counts_from, bytes) {
             self.tally.latency.times.record(latency_ns);
         }
         if self.is_measured(self.now_ns) {
@@ -104,13 +101,21 @@ impl Net {
         }
     }
 
-    /// Counts an answer that says that it is none, such as a status of 500: it came, and is no sample of anything.
+    /// Counts a failed answer, such as a status of 500: in no latency and no throughput.
     pub(crate) fn failed(&mut self, counts_from: u64, bytes: usize) {
-        if self.is_measured(counts_from) {
+        self.received(counts_from, bytes);
+    }
+
+    /// Counts an answer if `counts_from` is measured, and returns whether it is.
+    #[inline]
+    fn received(&mut self, counts_from: u64, bytes: usize) -> bool {
+        let is_measured = self.is_measured(counts_from);
+        if is_measured {
             self.tally.received += 1;
             self.tally.bytes_received += bytes as u64;
             self.tally.in_time += u64::from(self.is_in_time());
         }
+        is_measured
     }
 
     /// Whether an answer that comes now shows that the server keeps up: by the end of the measured time, the shortest

@@ -1,12 +1,12 @@
 //! Messages and their answers: as fast as they come back, or at a rate that does not wait for anybody.
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
-use super::Load;
+use super::expiry::Expiry;
+use super::flight::Flight;
 use super::open_loop::OpenLoop;
+use super::{Load, TWICE_NS};
 use crate::clock::{MILLISECOND, SECOND};
 use crate::engine::{Io, Net};
 use crate::pace::Pace;
@@ -42,38 +42,8 @@ pub(crate) struct Echo {
     flights: Vec<Flight>,
     /// Whose turn it is (open loop).
     next: u32,
-    /// When to look for expired messages.
-    next_look_ns: u64,
+    expiry: Expiry,
     unanswered: u64,
-}
-
-/// What one connection has under way.
-///
-/// With stamps an answer is that of its number, wherever it comes: those that it overtakes make room in a closed loop, and
-/// are late if they still come and lost otherwise. Without, answers come in the order of the messages, or are wrong.
-#[derive(Clone, Debug, Default)]
-struct Flight {
-    /// When the messages were sent, or were to be sent, the oldest first.
-    sent: VecDeque<u64>,
-    /// The number of the oldest.
-    answered: u32,
-    /// Messages without an answer though a later one has one; numbers rise.
-    overtaken: VecDeque<Overtaken>,
-    /// Messages that expired since the last answer.
-    expired: u32,
-    /// Something came before the first answer: a greeting, perhaps.
-    greeted: bool,
-    /// It takes no further message: its connection is about to be closed.
-    is_leaving: bool,
-}
-
-/// A message that may be answered late.
-#[derive(Clone, Copy, Debug)]
-struct Overtaken {
-    number: u32,
-    sent_ns: u64,
-    /// Its time was over, so it is counted as unanswered already.
-    is_expired: bool,
 }
 
 /// Connections that come and go.
@@ -90,92 +60,10 @@ struct Churn {
 
 /// The words of the error for a message that was not answered within the time limit.
 const NO_ANSWER: &str = "no answer in time";
-/// Overtaken messages of a connection that are waited for; of more the oldest is lost.
-const OVERTAKEN_MAX: usize = 4096;
 /// How long those that were overtaken are waited for once all others are answered.
 const OVERTAKEN_NS: u64 = SECOND;
-/// Duplicates of the last answers are waited for.
-const TWICE_NS: u64 = SECOND / 10;
-
 /// How long a server has for the last answers and its part of the good-bye.
 const LEAVE_NS: u64 = 2 * SECOND;
-
-impl Flight {
-    /// Takes a message out that is answered; `None` if it waits for no answer.
-    fn take(&mut self, number: u32) -> Option<Overtaken> {
-        let ahead = number.wrapping_sub(self.answered) as usize;
-        if ahead < self.sent.len() {
-            for since in self.sent.drain(..ahead) {
-                self.overtaken.push_back(Overtaken {
-                    number: self.answered,
-                    sent_ns: since,
-                    is_expired: false,
-                });
-                self.answered = self.answered.wrapping_add(1);
-            }
-            self.answered = self.answered.wrapping_add(1);
-            return self.sent.pop_front().map(|sent_ns| Overtaken {
-                number,
-                sent_ns,
-                is_expired: false,
-            });
-        }
-        let at = self.overtaken_at(number)?;
-        self.overtaken.remove(at)
-    }
-
-    /// Takes the oldest message out if it has waited since before `limit_ns`; when it was sent.
-    fn expire(&mut self, limit_ns: u64) -> Option<u64> {
-        let sent_ns = *self.sent.front().filter(|since| **since < limit_ns)?;
-        self.sent.pop_front();
-        self.overtaken.push_back(Overtaken {
-            number: self.answered,
-            sent_ns,
-            is_expired: true,
-        });
-        self.answered = self.answered.wrapping_add(1);
-        self.expired += 1;
-        Some(sent_ns)
-    }
-
-    fn overtaken_at(&self, number: u32) -> Option<usize> {
-        let found = self
-            .overtaken
-            .binary_search_by_key(&number, |one| one.number);
-        found.ok()
-    }
-
-    /// Whether a message of this number has left on this connection, not too long ago.
-    fn has_been_sent(&self, number: u32) -> bool {
-        let next = self.answered.wrapping_add(self.sent.len() as u32);
-        (next.wrapping_sub(number) as i32) > 0
-    }
-
-    /// Counts overtaken messages above [`OVERTAKEN_MAX`] as lost; returns how many of them were measured.
-    fn forget_some(&mut self, net: &mut Net) -> u64 {
-        let surplus = self.overtaken.len().saturating_sub(OVERTAKEN_MAX);
-        self.lose(surplus, net)
-    }
-
-    /// Counts all overtaken messages as lost; returns how many of them were measured.
-    fn give_up_overtaken(&mut self, net: &mut Net) -> u64 {
-        self.lose(self.overtaken.len(), net)
-    }
-
-    fn lose(&mut self, count: usize, net: &mut Net) -> u64 {
-        let mut lost = 0;
-        let mut measured = 0;
-        for one in self.overtaken.drain(..count).filter(|one| !one.is_expired) {
-            lost += 1;
-            measured += u64::from(net.is_measured(one.sent_ns));
-        }
-        net.tally.lost += lost;
-        let words = "an answer never came, though that to a later message did";
-        let fault = Fault::new(Cause::WrongAnswer, words);
-        net.tally.faults(&fault, lost);
-        measured
-    }
-}
 
 impl Echo {
     pub(crate) fn new(plan: &EchoPlan, share: &Share) -> Self {
@@ -201,7 +89,7 @@ impl Echo {
             has_begun: false,
             flights: vec![Flight::default(); clients],
             next: 0,
-            next_look_ns: 0,
+            expiry: Expiry::default(),
             unanswered: 0,
         }
     }
@@ -244,12 +132,9 @@ impl Echo {
 
     /// Gives up expired messages, and sends others instead (closed loop).
     fn expire(&mut self, io: &mut Io<'_>) {
-        let (now, timeout_ns) = (io.net.now_ns, io.net.plan.timeout_ns);
-        if now < self.next_look_ns || now >= io.net.until_ns {
+        let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
-        }
-        self.next_look_ns = now + (timeout_ns / 10).clamp(MILLISECOND, 100 * MILLISECOND);
-        let limit_ns = now.saturating_sub(timeout_ns);
+        };
         for who in 0..self.flights.len() as u32 {
             let flight = &mut self.flights[who as usize];
             let mut is_any = false;
@@ -341,8 +226,7 @@ impl Echo {
         churn.leaving.retain(|&(who, until)| {
             let flight = &mut flights[who as usize];
             if io.net.is_closed(who) {
-                *unanswered += flight.give_up_overtaken(io.net);
-                *flight = Flight::default();
+                *unanswered += flight.reset(io.net);
                 if !io.reopen(who) {
                     absent.push(who);
                 }
@@ -365,8 +249,7 @@ impl Echo {
             while pace.due(now) <= now {
                 pace.next();
                 if let Some(who) = churn.absent.pop() {
-                    *unanswered += flights[who as usize].give_up_overtaken(io.net);
-                    flights[who as usize] = Flight::default();
+                    *unanswered += flights[who as usize].reset(io.net);
                     if !io.reopen(who) {
                         churn.absent.push(who);
                     }
@@ -474,8 +357,7 @@ impl Load for Echo {
             let unanswered = &mut self.unanswered;
             churn.leaving.retain(|&(who, _)| {
                 if io.net.is_closed(who) {
-                    *unanswered += flights[who as usize].give_up_overtaken(io.net);
-                    flights[who as usize] = Flight::default();
+                    *unanswered += flights[who as usize].reset(io.net);
                     io.reopen(who);
                 } else if io.net.is_open(who) {
                     flights[who as usize].is_leaving = false;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::Load;
+use super::expiry::Expiry;
 use super::open_loop::OpenLoop;
 use crate::client::{Expect, Response};
 use crate::clock::MILLISECOND;
@@ -80,8 +81,7 @@ pub(crate) struct Http {
     /// Whether all responses have left their connections open; unknown before the first. An open loop that may sends a
     /// second request behind one only then: it would go down with the connection.
     keeps_connections: Option<bool>,
-    /// When to look for expired requests.
-    next_look_ns: u64,
+    expiry: Expiry,
     unanswered: u64,
 }
 
@@ -159,7 +159,7 @@ impl Http {
             idle: VecDeque::new(),
             retries: VecDeque::new(),
             keeps_connections: None,
-            next_look_ns: 0,
+            expiry: Expiry::default(),
             unanswered: 0,
         }
     }
@@ -200,15 +200,12 @@ impl Http {
         }
     }
 
-    /// Cuts off connections with an expired request, and opens them again: a later response could not be told from that to
-    /// the next request.
+    /// Closes and reopens connections with an expired request: a later response could not be told from that to the next
+    /// request.
     fn expire(&mut self, io: &mut Io<'_>) {
-        let (now, timeout_ns) = (io.net.now_ns, io.net.plan.timeout_ns);
-        if now < self.next_look_ns || now >= io.net.until_ns {
+        let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
-        }
-        self.next_look_ns = now + (timeout_ns / 10).clamp(MILLISECOND, 100 * MILLISECOND);
-        let limit_ns = now.saturating_sub(timeout_ns);
+        };
         for who in 0..self.flights.len() as u32 {
             let oldest = self.flights[who as usize].front();
             if oldest.is_none_or(|since| *since >= limit_ns) || !io.net.is_open(who) {

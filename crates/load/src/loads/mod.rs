@@ -1,7 +1,9 @@
 //! What clients do: one file per question.
 
 pub mod echo;
+mod expiry;
 pub mod fanout;
+mod flight;
 pub mod http;
 mod open_loop;
 pub mod shootout;
@@ -11,9 +13,13 @@ use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
 use crate::client::{Expect, Response};
+use crate::clock::SECOND;
 use crate::engine::{Io, Net};
 use crate::plan::Share;
 use crate::tally::Fault;
+
+/// How long duplicates of the last answers are waited for.
+const TWICE_NS: u64 = SECOND / 10;
 
 /// Which question, with its particulars.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -48,7 +48,7 @@ pub(crate) struct Shootout {
     next: u32,
     /// Whether the clients of this step are all open and its samples are being taken.
     is_sampling: bool,
-    /// `echo` or `broadcast`.
+    /// The message type: `echo` or `broadcast`.
     kind: &'static str,
     /// When something last went on.
     last_ns: u64,

@@ -3,15 +3,11 @@
 use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
-use super::Load;
-use crate::clock::SECOND;
+use super::{Load, TWICE_NS};
 use crate::engine::{Io, Net};
 use crate::payload::{Payload, PayloadPlan, Seen};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
-
-/// Duplicates of the last answers are waited for.
-const TWICE_NS: u64 = SECOND / 10;
 
 /// What a storm sends.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -64,7 +64,7 @@ pub(crate) fn at_most(per_second: u32) -> impl Fn() + Send + Sync + 'static {
     }
 }
 
-/// A server that echoes so many messages a second in all.
+/// A server that echoes at most `per_second` messages a second in all.
 pub(crate) fn serve_at_most(per_second: u32) -> SocketAddr {
     let turn = at_most(per_second);
     serve_websocket(move |mut websocket| {

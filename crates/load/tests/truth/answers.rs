@@ -1,5 +1,5 @@
-//! Servers that answer twice, late or never, and say what nobody asked: each is counted as what it is, to the message, and
-//! the answers beside it are answers.
+//! Servers that answer twice, late, never or without a request: each kind is counted exactly, and the other answers of the
+//! connection are not affected.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ fn echoes() -> [LoadPlan; 3] {
     [echo(1, None), echo(4, None), echo(1, Some(2000.0))]
 }
 
-/// A server that does something else with some of the messages of each connection: `odd` gets the number of each and what
-/// it is, and says what is sent. What is odd about it is counted.
+/// An echo server with faults: `odd` gets the number and the data of each message, and returns the messages to send where
+/// it is not echoed. Returns the address and the count of these.
 fn serve(
     odd: impl Fn(u64, &[u8]) -> Option<Vec<Vec<u8>>> + Send + Sync + 'static,
 ) -> (SocketAddr, Arc<AtomicU64>) {
@@ -206,7 +206,7 @@ fn unstamped(content: Content, inflight: u32) -> LoadPlan {
     })
 }
 
-/// Without stamps a duplicate or a loss shifts what is behind it. Then there are no latencies; as long as all pairs up,
+/// Without stamps a duplicate or a loss shifts all later answers. Then there are no latencies; as long as all pairs up,
 /// a greeting included, there are.
 #[test]
 fn without_stamps_there_are_no_latencies_once_counts_disagree() {

@@ -16,7 +16,8 @@ use veche_load::target::Template;
 use crate::support::http::{After, Request, response, serve_http};
 use crate::support::{assert_clean, endpoint, plan, report, serve};
 
-fn get() -> HttpPlan {
+/// A closed loop of GET with one request in flight.
+pub(super) fn get() -> HttpPlan {
     HttpPlan {
         rate_to: None,
         method: "GET".to_owned(),

@@ -12,6 +12,7 @@ use veche_load::loads::storm::StormPlan;
 use veche_load::payload::PayloadPlan;
 use veche_load::plan::Plan;
 
+use super::http::get;
 use crate::support::http::{After, response, serve_http};
 use crate::support::{
     WebSocket, assert_clean, at_once, endpoint, now, plan, report, serve, serve_websocket,
@@ -109,15 +110,10 @@ fn requests_wait_for_a_connection_of_their_own() {
         (bytes.to_vec(), After::Close)
     });
     let load = LoadPlan::Http(HttpPlan {
-        method: "GET".to_owned(),
-        is_http10: false,
-        body: Vec::new(),
-        inflight: 1,
         // More than two connections can carry, so that the queue grows to the end.
         rate: Some(300.0),
-        rate_to: None,
         expect: Some(b"ok".to_vec()),
-        list: Vec::new(),
+        ..get()
     });
     let url = format!("http://{address}/");
     let report = report(plan(vec![endpoint(&url, 2)], load, 400));
@@ -136,21 +132,15 @@ fn requests_wait_for_a_connection_of_their_own() {
 fn requests_go_to_idle_connections() {
     let served = Arc::new(AtomicU64::new(0));
     let address = serve_http(move |_, _, request| {
-        assert!(!request.is_followed, "nobody asked for pipelining");
+        assert!(!request.is_followed, "no pipelining was requested");
         if served.fetch_add(1, SeqCst) % 50 == 25 {
             thread::sleep(Duration::from_millis(400));
         }
         (response("200 OK", "ok"), After::Stay)
     });
     let load = LoadPlan::Http(HttpPlan {
-        method: "GET".to_owned(),
-        is_http10: false,
-        body: Vec::new(),
-        inflight: 1,
         rate: Some(200.0),
-        rate_to: None,
-        expect: None,
-        list: Vec::new(),
+        ..get()
     });
     let url = format!("http://{address}/");
     let report = report(plan(vec![endpoint(&url, 6)], load, 1500));
@@ -161,7 +151,7 @@ fn requests_go_to_idle_connections() {
     assert!(latency.max >= 400_000.0, "{latency:?}");
 }
 
-/// With one connection and no leave to pipeline, what is due waits for the answer before.
+/// With one connection a due request waits for the answer before it, unless pipelining was requested.
 #[test]
 fn a_busy_connection_takes_more_on_request_only() {
     at_once([1, 4], |inflight| {
@@ -173,14 +163,9 @@ fn a_busy_connection_takes_more_on_request_only() {
             (response("200 OK", "ok"), After::Stay)
         });
         let load = LoadPlan::Http(HttpPlan {
-            method: "GET".to_owned(),
-            is_http10: false,
-            body: Vec::new(),
             inflight,
             rate: Some(200.0),
-            rate_to: None,
-            expect: None,
-            list: Vec::new(),
+            ..get()
         });
         let url = format!("http://{address}/");
         let report = report(plan(vec![endpoint(&url, 1)], load, 400));

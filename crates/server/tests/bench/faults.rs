@@ -1,4 +1,4 @@
-//! Servers that lose, double and answer what nobody asked: without a promise about it a run fails all the same.
+//! Servers that lose and duplicate messages: a run fails on them without a promise that names the figure.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use crate::known::websocket::frame;
 use crate::known::{WebSocket, serve, serve_websocket};
 use crate::{bench, scenario};
 
-/// Where receivers connect and where lines are published; of each line, so many copies reach everybody.
+/// Starts a server that sends each published line to every receiver as often as the function returns. Returns the addresses for receivers and for lines.
 fn broadcast(copies: fn(u64) -> usize) -> (SocketAddr, SocketAddr) {
     let receivers = Arc::new(Mutex::new(Vec::<TcpStream>::new()));
     let known = Arc::clone(&receivers);
@@ -48,7 +48,7 @@ fn phase((hear, publish): (SocketAddr, SocketAddr), promise: &str) -> String {
 }
 
 #[test]
-fn a_scenario_accepts_no_losses_that_nobody_allowed() {
+fn a_scenario_fails_on_losses_unless_a_promise_allows_them() {
     let lossy = broadcast(|number| usize::from(number % 10 != 3));
     let outcome = scenario(&phase(lossy, "promise.messages.received = \">= 1\""));
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");

@@ -29,7 +29,7 @@ fn promises_of_an_overloaded_server_are_broken() {
     // However lenient: a latency of a queue that grows is none.
     let outcome = scenario(&phase("promise.latency.p99 = \"<= 1h\""));
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
-    // What it was asked for is said, and nobody promised anything about how soon.
+    // The report names the requested rate; no promise is about time.
     let outcome = scenario(&phase("promise.messages.unanswered = 0"));
     assert_eq!(outcome.code, Some(0), "{outcome:#?}");
     assert_eq!(outcome.at("/phases/0/messages/rate_reached"), false);
