@@ -1,6 +1,7 @@
 //! Static files: a request below a route's root to the plan of its answer (RFC 9110 sections 13 and 14).
 //!
-//! It decides which file is meant and in which encoding, whether the client has it already and which part is sent. It opens nothing itself:
+//! It decides which file is meant and in which encoding, whether the client has it already and which part is sent. It opens
+//! nothing itself:
 //! [`Files`] does, and is where the root is kept closed. Whoever holds the connection writes the answer's head and
 //! lets the body's bytes follow, whole or piece by piece.
 
@@ -55,10 +56,10 @@ pub trait Files {
     ) -> Result<Option<File>, OpenError>;
 }
 
-/// Where the file of a request is looked for.
+/// The place of a requested file, and the encodings offered.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// A folder.
+    /// The route's root: a folder, or `builtin:NAME`.
     pub root: &'a Path,
     /// The end of the request's path, behind that of the route.
     pub below: &'a str,
@@ -194,7 +195,7 @@ fn answer_encoded(
     for encoding in accepted.variants() {
         variants_tried += 1;
         match files.open_variant(place.root, relative, encoding, now_ms) {
-            // Tools that keep the time of a file round it to seconds.
+            // Tools that copy a file's time may round it to seconds.
             Ok(Some(variant))
                 if variant.description.modified_unix_s >= file.description.modified_unix_s =>
             {

@@ -12,14 +12,14 @@ use crate::stream::{RECOVERED_MAX, Recovered};
 use crate::streams::Gone;
 use crate::{Hub, Namespaces, Now, Position, SubscribeOptions};
 
-/// So many publications are evicted for one that came, beside those that its bytes take at most: room for its stream and
-/// its account, and for what is left over where budgets were lowered.
+/// Evictions for each publication beyond those that make room for its bytes: for the bookkeeping of its stream and account, and
+/// towards a budget that was lowered.
 const EVICTIONS: usize = 32;
 
-/// So many are evicted in a call of [`Hub::look_after`] at most: some milliseconds.
+/// Most evictions in a call of [`Hub::look_after`]: some milliseconds.
 const LOOK_EVICTIONS: usize = 1 << 15;
 
-/// All streams are looked at in about so many calls of [`Hub::look_after`], at these numbers in one.
+/// Calls in which all streams are looked at, about of [`Hub::look_after`], at these numbers in one.
 const LOOKS: usize = 30;
 const LOOK_MIN: usize = 256;
 const LOOK_MAX: usize = 8192;
@@ -68,10 +68,10 @@ impl Hub {
         self.now = now;
     }
 
-    /// From now on channels have these options, and may take so many bytes for what they remember, those of all
-    /// workers together; the [budgets](Namespaces::add_budget) of namespaces are parts of it. What is beyond
-    /// that is evicted by and by, as it is looked at, and what counts to another budget now does so within a pass of [`look_after`](Self::look_after).
-    /// Which channels are heard together stays as it is once there are channels: these have their homes by it.
+    /// Sets the options of channels and the bytes that the history of all workers may take, of which the
+    /// [budgets](Namespaces::add_budget) of namespaces are parts. Streams move to their new budgets, and publications above
+    /// them are evicted, in bounded steps of [`look_after`](Self::look_after). The wildcard namespaces may not change once
+    /// there are channels, since the homes of these depend on them.
     pub fn set_history(&mut self, namespaces: Arc<Namespaces>, bytes_max: usize) {
         debug_assert!(
             self.channels.len() == 0 || namespaces.wildcards() == self.namespaces.wildcards()
@@ -182,12 +182,12 @@ impl Hub {
             self.search(SEARCHED);
         }
         self.silent_bytes = self.streams.silent();
-        // What is evicted has at least `RECORD_BYTES` each.
+        // Each publication has at least `RECORD_BYTES`.
         let grown = self.streams.take_grown();
         self.evict(EVICTIONS + grown / RECORD_BYTES);
     }
 
-    /// Evicts up to so many publications where a budget is exceeded.
+    /// Evicts at most `most` publications, as long as a budget is exceeded.
     fn evict(&mut self, mut most: usize) {
         while most > 0 {
             match self.streams.evict(most) {

@@ -116,7 +116,7 @@ impl Records {
             let older = self.older.get_or_insert_default();
             older.blocks.push_back(Arc::new(block));
         }
-        // By half at most, and never beyond a block's turn: room that nothing uses is counted nowhere.
+        // Grows by half at most, since budgets do not count spare capacity.
         if self.latest.len() == self.latest.capacity() {
             let more = (self.latest.len() / 2).max(1);
             self.latest

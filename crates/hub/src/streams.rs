@@ -373,9 +373,9 @@ impl Streams {
         self.shrink(index, Stream::clear);
     }
 
-    /// The largest stream of the account that takes most of its budget gives up its oldest publications, as many as it
-    /// takes to keep to that, or until it is another one's turn, but at most so many. Returns how many those were; 0 if
-    /// all budgets are kept to.
+    /// Evicts at most `most` of the oldest publications of the largest stream of the account with the largest share of an
+    /// exceeded budget; stops once the budget is met or another stream is next. Returns how many were evicted: 0 if no
+    /// budget is exceeded.
     pub(crate) fn evict(&mut self, most: usize) -> usize {
         let Some((owner, index)) = self.accounts.next_to_give() else {
             return 0;
@@ -390,7 +390,7 @@ impl Streams {
         most
     }
 
-    /// Returns how many bytes of publications came since it was asked last.
+    /// Returns the bytes of publications that were added since the last call.
     pub(crate) fn take_grown(&mut self) -> usize {
         std::mem::take(&mut self.grown)
     }

@@ -205,7 +205,7 @@ fn a_flood_evicts_the_flooder() {
     assert!(hub.evicted_total() > 4_000);
 }
 
-/// Publications without a byte, one to each of so many channels, of one user.
+/// Publishes an empty message of one user to each of `count` channels.
 fn scatter(hub: &mut Hub, count: usize) {
     for number in 0..count {
         publish_as(hub, "mallory", &format!("tiny-{number}"), b"");

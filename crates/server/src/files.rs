@@ -121,7 +121,7 @@ impl DiskFiles {
         }
     }
 
-    /// Opens what is there now, and keeps a small file.
+    /// Opens the file as it is on disk now, and caches it if it is small.
     fn open_on_disk(
         &mut self,
         root: &Path,
@@ -168,7 +168,7 @@ impl DiskFiles {
         }
         let version = version.with_len(bytes.len() as u64);
         let file = describe(name, version, Content::Whole(bytes.into()));
-        // Else it is being written just now: the length that is promised has to be the one that is sent.
+        // A file whose length has changed is being written: it is sent with the length that was read, and not cached.
         if is_settled {
             let found = Some((file.clone(), version));
             self.cache.insert(root, name, found, now_ms);

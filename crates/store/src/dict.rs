@@ -235,7 +235,7 @@ impl Dict {
 
     /// Takes out some entries that have expired, of each shard those that expired first; whether there may be more.
     ///
-    /// For maintenance: what is not taken out takes memory and nothing else.
+    /// For maintenance: expired entries that are left only take memory.
     pub fn expire(&self, now_ms: u64) -> bool {
         let mut may_be_more = false;
         for Padded(shard) in &self.shards {

@@ -2,7 +2,7 @@
 
 use veche_proto::http::{InvalidHeader, Status, check_header};
 
-/// Headers of a route's answers, all of which can be written.
+/// Headers that a route adds to its responses; all are valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Box<[Added]>);
 
@@ -29,7 +29,7 @@ pub enum BadHeader {
     )]
     Connection,
     /// It differs from answer to answer.
-    #[error("the server or the script sets this header for each answer: it describes what is sent")]
+    #[error("the server or the script sets this header on each response: it describes the body")]
     Content,
     /// Only some answers have it.
     #[error("the server or the script sets this header in the answers that need it")]
@@ -68,10 +68,10 @@ impl Headers {
         Ok(Self(added.collect::<Result<_, BadHeader>>()?))
     }
 
-    /// Judges one header.
+    /// Returns whether a route can add this header.
     ///
     /// # Errors
-    /// [`BadHeader`]
+    /// [`BadHeader`]: it can't be written, or others set it.
     pub fn check(name: &str, value: &str) -> Result<(), BadHeader> {
         match check_header(name, value.as_bytes()) {
             Err(InvalidHeader::Reserved) => return Err(BadHeader::Connection),
@@ -103,8 +103,7 @@ impl Headers {
     }
 }
 
-/// Whether a header speaks of what was asked for, so that it would be wrong where something else is sent: a page that was not
-/// found must not be kept for a year.
+/// Whether a header is about the requested resource, and so wrong on an error: no cache may keep a 404 for a year.
 fn is_about_content(name: &str) -> bool {
     const CACHE_CONTROL: &str = "cache-control";
     // `CDN-Cache-Control` (RFC 9213) and its like.

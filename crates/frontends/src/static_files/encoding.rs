@@ -1,15 +1,15 @@
-//! Content codings (RFC 9110 section 12.5.3): in which a file can lie prepared, and which of them a client accepts.
+//! Content codings of precompressed files, and their negotiation by `Accept-Encoding` (RFC 9110 section 12.5.3).
 
 use std::cmp::Reverse;
 
 use veche_proto::http::{Head, list_members};
 
-/// A coding in which a file can lie beside itself, as `app.js.br` beside `app.js`.
+/// The coding of a precompressed variant, such as `app.js.br` beside `app.js`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// Brotli (RFC 7932).
+    /// `br`, Brotli (RFC 7932).
     Brotli,
-    /// Gzip (RFC 1952).
+    /// `gzip` (RFC 1952).
     Gzip,
 }
 
@@ -232,8 +232,8 @@ mod tests {
         }
     }
 
-    /// Pieces of the grammar and of what is near it, in any order: nothing panics, what is found was offered and named,
-    /// and how members are spread over header lines changes nothing.
+    /// Random sequences of valid and almost valid tokens: nothing panics, only offered and named codings are found, and
+    /// spreading the members over several header lines changes nothing.
     #[test]
     fn whatever_the_header_says() {
         const PIECES: [&str; 20] = [

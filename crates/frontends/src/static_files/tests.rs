@@ -70,7 +70,7 @@ impl Files for Memory {
             .iter()
             .find(|(variant, _)| *variant == name);
         let modified_unix_s = modified.map_or(MODIFIED_UNIX_S, |(_, time)| *time);
-        // Tools that keep the time drop what is below a second.
+        // Tools that copy a time may drop the fraction of a second.
         let description = Description::of_file(relative, text.len() as u64, modified_unix_s, 0);
         Ok(Some(File {
             description: Arc::new(description.encoded(encoding)),

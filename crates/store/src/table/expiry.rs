@@ -34,7 +34,7 @@ pub(super) enum Room<'a> {
 impl Table {
     /// Takes out at most `most` rows that have expired, those that expired first; returns how many.
     ///
-    /// For maintenance: what is not taken out takes memory and nothing else.
+    /// For maintenance: expired rows that are left only take memory.
     pub fn expire(&self, most: usize, now_ms: u64) -> usize {
         if !self.schema.has_ttl || self.state.read().expired(self, now_ms).next().is_none() {
             return 0;

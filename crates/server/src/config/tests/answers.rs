@@ -92,7 +92,7 @@ fn what_is_wrong_with_them() {
         ),
         &[
             "8:1: headers: \"Content-Length\": the server sets this header itself: it is about the connection and not about the answer",
-            "9:1: headers: \"Vary\": the server or the script sets this header for each answer: it describes what is sent",
+            "9:1: headers: \"Vary\": the server or the script sets this header on each response: it describes the body",
             "10:1: headers: \"Location\": the server or the script sets this header in the answers that need it",
             "11:1: headers: \"X Y\": a header name may hold letters, digits and !#$%&'*+-.^_`|~ only",
             "12:1: headers: \"X-Split\": a header value may hold no line breaks and no control characters",
