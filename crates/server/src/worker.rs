@@ -45,7 +45,7 @@ pub(crate) use host::{Decide, Host, Log};
 use journal::Journal;
 pub(crate) use mail::Letter;
 use readings::Readings;
-use transport::Transport;
+use transport::{Layer, Transport};
 
 /// What log lines of a worker go by, whichever of its files writes them.
 const LOG: &str = "veche::worker";
@@ -286,13 +286,11 @@ impl<A: Host> Rest<A> {
         let Some(transport) = self.worker.transport_mut(id) else {
             return;
         };
-        if transport.preface.is_some() {
-            return self.received_preface(driver, id, bytes);
+        match transport.layer() {
+            None => self.worker.handle_received(id, bytes),
+            Some(Layer::Tls(_)) => self.received_sealed(driver, id, bytes),
+            Some(Layer::Preface(_)) => self.received_preface(driver, id, bytes),
         }
-        if transport.seal.is_some() {
-            return self.received_sealed(driver, id, bytes);
-        }
-        self.worker.handle_received(id, bytes);
     }
 
     /// The peer sends nothing more.
@@ -307,10 +305,7 @@ impl<A: Host> Rest<A> {
         let why = clients::words(reason);
         if let Some(closed) = self.worker.handle_closed(id, why.as_deref()) {
             debug!(worker = self.me(), peer = %closed.peer, ?reason, "closed");
-            sealed::gone(
-                closed.transport.seal.as_deref(),
-                &self.worker.shared().stats,
-            );
+            sealed::gone(closed.transport.seal(), &self.worker.shared().stats);
             self.closed += 1;
         }
     }

@@ -40,7 +40,7 @@ impl<A: Host> Rest<A> {
         let begin_by_ms = self.begin_by_ms(id);
         if self.access(listener).proxy_protocol {
             if let Some(transport) = self.worker.transport_mut(id) {
-                transport.preface = Some(Preface::new(listener, begin_by_ms));
+                *transport = Transport::preface(Preface::new(listener, begin_by_ms));
             }
             self.worker.arm(id, begin_by_ms);
         } else {
@@ -87,7 +87,7 @@ impl<A: Host> Rest<A> {
             Ok(Some(seal)) => {
                 self.worker.arm(id, seal.until_ms());
                 if let Some(transport) = self.worker.transport_mut(id) {
-                    transport.seal = Some(seal);
+                    *transport = Transport::tls(seal);
                 }
                 true
             }
@@ -129,12 +129,13 @@ impl<A: Host> Rest<A> {
         if transport.opens_by_ms() > now_ms {
             return None;
         }
-        let why = if transport.preface.take().is_some() {
+        let why = if transport.preface_mut().is_some() {
+            transport.take();
             let stats = &self.worker.shared().stats;
             stats.turn_away(TurnedAway::ProxyHeader);
             "no PROXY header in time"
         } else {
-            if let Some(seal) = &mut transport.seal {
+            if let Some(seal) = transport.seal_mut() {
                 seal.give_up();
             }
             let stats = &self.worker.shared().stats;

@@ -73,10 +73,8 @@ impl<A: Host> Rest<A> {
         let id = driver.connect(address).map_err(|error| error.to_string())?;
         let peer = address.ip();
         self.common.connection_opened();
-        let transport = Transport {
-            seal: tls.map(|tls| Seal::dialed(*tls)),
-            preface: None,
-        };
+        let transport =
+            tls.map_or_else(Transport::default, |tls| Transport::tls(Seal::dialed(*tls)));
         self.worker.handle_dialed(id, peer, dial, transport);
         Ok(())
     }

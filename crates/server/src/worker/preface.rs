@@ -8,6 +8,7 @@ use veche_frontends::stats::TurnedAway;
 use veche_net::{ConnectionId, Driver};
 use veche_proto::proxy;
 
+use super::transport::Transport;
 use super::{Host, LOG, Rest};
 
 /// A header that has yet to come.
@@ -20,12 +21,12 @@ pub(super) struct Preface {
 }
 
 impl Preface {
-    pub(super) fn new(listener: u16, until_ms: u64) -> Box<Self> {
-        Box::new(Self {
+    pub(super) fn new(listener: u16, until_ms: u64) -> Self {
+        Self {
             begun: Vec::new(),
             until_ms,
             listener,
-        })
+        }
     }
 
     pub(super) fn until_ms(&self) -> u64 {
@@ -42,7 +43,7 @@ impl<A: Host> Rest<A> {
         bytes: &[u8],
     ) {
         let transport = self.worker.transport_mut(id);
-        let Some(preface) = transport.and_then(|transport| transport.preface.as_mut()) else {
+        let Some(preface) = transport.and_then(Transport::preface_mut) else {
             return;
         };
         preface.begun.extend_from_slice(bytes);
@@ -63,7 +64,7 @@ impl<A: Host> Rest<A> {
             preface.listener,
         );
         if let Some(transport) = self.worker.transport_mut(id) {
-            transport.preface = None;
+            transport.take();
         }
         if let Some(client) = header.client {
             self.worker.handle_introduced(id, client);

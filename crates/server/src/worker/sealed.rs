@@ -16,6 +16,7 @@ use veche_frontends::stats::{SealFailure, Stats, TurnedAway};
 use veche_net::{ConnectionId, Driver};
 use veche_tls::{Acceptor, Failure, Subject, Tls};
 
+use super::transport::Transport;
 use super::{Host, LOG, Rest};
 use crate::sealing::Door;
 
@@ -73,24 +74,24 @@ impl Line {
 
 impl Seal {
     /// Of a connection that we have dialed.
-    pub(super) fn dialed(tls: Tls) -> Box<Self> {
-        Box::new(Self {
+    pub(super) fn dialed(tls: Tls) -> Self {
+        Self {
             tls,
             until_ms: u64::MAX,
             is_handshaking: false,
             waiting: Vec::new(),
             waits_to_end: false,
-        })
+        }
     }
 
-    fn accepted(tls: Tls, until_ms: u64) -> Box<Self> {
-        Box::new(Self {
+    fn accepted(tls: Tls, until_ms: u64) -> Self {
+        Self {
             tls,
             until_ms,
             is_handshaking: true,
             waiting: Vec::new(),
             waits_to_end: false,
-        })
+        }
     }
 
     /// Whether something of it stands in line, and more should not come.
@@ -121,7 +122,7 @@ impl Seal {
 impl<A: Host> Rest<A> {
     /// TLS for a connection that was accepted, if its listener speaks it, with its handshake over by `until_ms`; `Err`
     /// if nobody may come in.
-    pub(super) fn seal_for(&self, listener: u16, until_ms: u64) -> Result<Option<Box<Seal>>, ()> {
+    pub(super) fn seal_for(&self, listener: u16, until_ms: u64) -> Result<Option<Seal>, ()> {
         let acceptor: &Acceptor = match self.doors.get(listener as usize) {
             None | Some(Door::Plain) => return Ok(None),
             Some(Door::Sealed(acceptor)) => acceptor,
@@ -156,7 +157,7 @@ impl<A: Host> Rest<A> {
         let listener = self.worker.connection(id).and_then(|one| one.listener());
         let has_memory = listener.is_none_or(|listener| self.has_memory_for(listener));
         let transport = self.worker.transport_mut(id);
-        let Some(seal) = transport.and_then(|transport| transport.seal.as_deref_mut()) else {
+        let Some(seal) = transport.and_then(Transport::seal_mut) else {
             return;
         };
         if seal.is_handshaking && !has_memory {
@@ -188,7 +189,7 @@ impl<A: Host> Rest<A> {
             && let Some(id) = self.line.ids.pop_front()
         {
             let transport = self.worker.transport_mut(id);
-            let Some(seal) = transport.and_then(|transport| transport.seal.as_deref_mut()) else {
+            let Some(seal) = transport.and_then(Transport::seal_mut) else {
                 continue;
             };
             let bytes = std::mem::take(&mut seal.waiting);
@@ -210,7 +211,10 @@ impl<A: Host> Rest<A> {
     /// Opens what has come, and lets the connection have what was in it.
     fn open<D: Driver>(&mut self, driver: &mut D, id: ConnectionId, bytes: &[u8]) {
         let transport = self.worker.transport_mut(id);
-        let Some(mut seal) = transport.and_then(|transport| transport.seal.take()) else {
+        let Some(mut layer) = transport.map(Transport::take) else {
+            return;
+        };
+        let Some(seal) = layer.seal_mut() else {
             return;
         };
         let mut plain = std::mem::take(&mut self.plain);
@@ -246,7 +250,7 @@ impl<A: Host> Rest<A> {
         // The alert of a failed handshake should arrive, so the transport goes down in good order without TLS.
         let failed_early = result.is_err() && std::mem::take(&mut seal.is_handshaking);
         if !failed_early && let Some(transport) = self.worker.transport_mut(id) {
-            transport.seal = Some(seal);
+            *transport = layer;
         }
         if !plain.is_empty() && !is_for_proof {
             self.worker.handle_received(id, &mut plain);
@@ -277,7 +281,7 @@ impl<A: Host> Rest<A> {
     /// What a client began with is no TLS: it is told in its own words, if those are known.
     fn received_plain(&mut self, id: ConnectionId, bytes: &[u8]) {
         if let Some(transport) = self.worker.transport_mut(id) {
-            transport.seal = None;
+            transport.take();
         }
         let shared = self.worker.shared();
         shared.stats.seal_failed(SealFailure::NotTls);
@@ -302,7 +306,7 @@ impl<A: Host> Rest<A> {
     pub(super) fn seal(&mut self, id: ConnectionId, bytes: Vec<u8>, end: End) -> Vec<u8> {
         let mut sealed = self.worker.spare_buffer();
         let transport = self.worker.transport_mut(id);
-        if let Some(seal) = transport.and_then(|transport| transport.seal.as_deref_mut()) {
+        if let Some(seal) = transport.and_then(Transport::seal_mut) {
             seal.tls.send(&bytes, &mut sealed);
             if end == End::Shutdown {
                 seal.tls.close(&mut sealed);

@@ -8,29 +8,87 @@ use super::preface::Preface;
 use super::sealed::Seal;
 use super::{Host, Rest};
 
-/// What is kept beside each connection. Nothing of it for a plain one.
+/// What lies between a connection's socket and its own bytes. Nothing of it for a plain one.
 #[derive(Default)]
 pub(super) struct Transport {
-    /// The header of a proxy that has yet to come.
-    pub(super) preface: Option<Box<Preface>>,
-    /// TLS, where the peer speaks it.
-    pub(super) seal: Option<Box<Seal>>,
+    /// One word of each connection: a PROXY header is complete before TLS begins.
+    layer: Option<Box<Layer>>,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is boxed, and a header takes a moment"
+)]
+pub(super) enum Layer {
+    /// The header of a proxy has yet to come.
+    Preface(Preface),
+    /// The peer speaks TLS.
+    Tls(Seal),
 }
 
 impl Transport {
+    pub(super) fn tls(seal: Seal) -> Self {
+        Self {
+            layer: Some(Box::new(Layer::Tls(seal))),
+        }
+    }
+
+    pub(super) fn preface(preface: Preface) -> Self {
+        Self {
+            layer: Some(Box::new(Layer::Preface(preface))),
+        }
+    }
+
+    #[inline]
+    pub(super) fn layer(&self) -> Option<&Layer> {
+        self.layer.as_deref()
+    }
+
+    pub(super) fn preface_mut(&mut self) -> Option<&mut Preface> {
+        match self.layer.as_deref_mut() {
+            Some(Layer::Preface(preface)) => Some(preface),
+            Some(Layer::Tls(_)) | None => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn seal(&self) -> Option<&Seal> {
+        match self.layer() {
+            Some(Layer::Tls(seal)) => Some(seal),
+            Some(Layer::Preface(_)) | None => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn seal_mut(&mut self) -> Option<&mut Seal> {
+        match self.layer.as_deref_mut() {
+            Some(Layer::Tls(seal)) => Some(seal),
+            Some(Layer::Preface(_)) | None => None,
+        }
+    }
+
+    /// Removes the layer, if there is one: what follows are the connection's own bytes.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
     /// By when what comes before the connection's own bytes has to be complete, in monotonic milliseconds; `u64::MAX` if
     /// nothing does.
     pub(super) fn opens_by_ms(&self) -> u64 {
-        let preface = self.preface.as_ref().map(|preface| preface.until_ms());
-        let seal = self.seal.as_ref().map(|seal| seal.until_ms());
-        preface.or(seal).unwrap_or(u64::MAX)
+        match self.layer() {
+            Some(Layer::Preface(preface)) => preface.until_ms(),
+            Some(Layer::Tls(seal)) => seal.until_ms(),
+            None => u64::MAX,
+        }
     }
 
     /// Returns whether the peer's FIN waits for what came before it.
     pub(super) fn holds_end(&mut self) -> bool {
-        self.seal.as_deref_mut().is_some_and(Seal::holds_end)
+        self.seal_mut().is_some_and(Seal::holds_end)
     }
 }
+
+const _: () = assert!(size_of::<Transport>() == 8);
 
 impl<A: Host> Rest<A> {
     /// Carries out what the worker wants of transports.
@@ -54,7 +112,7 @@ impl<A: Host> Rest<A> {
                 continue;
             }
             let transport = self.worker.transport_mut(id);
-            let bytes = match transport.is_some_and(|transport| transport.seal.is_some()) {
+            let bytes = match transport.is_some_and(|transport| transport.seal().is_some()) {
                 true => self.seal(id, bytes, end),
                 false => bytes,
             };
