@@ -25,9 +25,9 @@ const NOT_THERE: &str = "nothing is there";
 
 /// Brings up the workers of a process on this glue.
 pub(crate) fn begin(all: Vec<Shared>, conditions: &Conditions) -> Vec<Box<dyn Glue>> {
-    let unstopped = Rc::new(Cell::new(all.len()));
+    let progress = Rc::new(Progress::of(all.len()));
     let worker = |shared| {
-        let worker = Worker::new(shared, Rc::clone(&unstopped), conditions);
+        let worker = Worker::new(shared, Rc::clone(&progress), conditions);
         Box::new(worker) as Box<dyn Glue>
     };
     all.into_iter().map(worker).collect()
@@ -38,8 +38,27 @@ struct Worker {
     transports: Transports,
     mail: Mail,
     is_logged: bool,
-    /// Workers of the process whose applications have not stopped.
-    unstopped: Rc<Cell<usize>>,
+    progress: Rc<Progress>,
+}
+
+/// How far the workers of a process are with a drain.
+struct Progress {
+    /// Workers whose applications have not stopped.
+    unstopped: Cell<usize>,
+    /// Workers that have clients.
+    with_clients: Cell<usize>,
+    /// Workers whose services have not ended.
+    with_services: Cell<usize>,
+}
+
+impl Progress {
+    fn of(workers: usize) -> Self {
+        Self {
+            unstopped: Cell::new(workers),
+            with_clients: Cell::new(workers),
+            with_services: Cell::new(workers),
+        }
+    }
 }
 
 /// What has arrived by the lanes and was not handed over: a batch of one sender after the other, and another one begins
@@ -88,14 +107,14 @@ impl Mail {
 }
 
 impl Worker {
-    fn new(mut shared: Shared, unstopped: Rc<Cell<usize>>, conditions: &Conditions) -> Self {
+    fn new(mut shared: Shared, progress: Rc<Progress>, conditions: &Conditions) -> Self {
         shared.apps = Some(Box::<BackEndApp>::default());
         Self {
             worker: veche_worker::Worker::new(shared, conditions.limits),
             transports: Transports::new(conditions.low_water_bytes, conditions.room_bytes),
             mail: Mail::default(),
             is_logged: conditions.is_logged,
-            unstopped,
+            progress,
         }
     }
 
@@ -250,13 +269,23 @@ impl Worker {
             match request {
                 Request::Hook(question) => out.push(Output::Asked(question)),
                 Request::AppsStopped => {
-                    self.unstopped.update(|workers| workers - 1);
+                    self.progress.unstopped.update(|workers| workers - 1);
                     have_stopped = true;
                 }
+                Request::ClientsGone => self.progress.with_clients.update(|workers| workers - 1),
+                Request::ServicesEnded => self.progress.with_services.update(|workers| workers - 1),
             }
         }
-        if self.worker.is_draining() && self.unstopped.get() == 0 {
-            self.worker.handle_apps_stopped();
+        if self.worker.is_draining() {
+            if self.progress.unstopped.get() == 0 {
+                self.worker.handle_apps_stopped();
+            }
+            if self.progress.with_clients.get() == 0 {
+                self.worker.handle_clients_gone();
+            }
+            if self.progress.with_services.get() == 0 {
+                self.worker.handle_services_ended();
+            }
         }
         have_stopped
     }

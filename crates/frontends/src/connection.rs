@@ -564,6 +564,11 @@ impl Connection {
         self.ended
     }
 
+    /// Whether nothing of the peer is handled any more: the transport alone is left.
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Ending)
+    }
+
     /// The listener that accepted it; `None` if it is ours to another server.
     pub fn listener(&self) -> Option<u16> {
         (self.listener != NO_LISTENER).then_some(self.listener)

@@ -47,6 +47,10 @@ pub(crate) struct Common {
     connections: AtomicUsize,
     /// Workers whose applications have not done yet what they do at the end.
     unstopped: AtomicUsize,
+    /// Workers whose last client is not known to be gone, in a drain.
+    with_clients: AtomicUsize,
+    /// Workers whose services have not ended, in a drain.
+    with_services: AtomicUsize,
     connections_max: AtomicUsize,
     /// What each client address takes.
     pub(crate) addresses: Addresses,
@@ -96,6 +100,8 @@ impl Common {
             ready: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             unstopped: AtomicUsize::new(workers),
+            with_clients: AtomicUsize::new(workers),
+            with_services: AtomicUsize::new(workers),
             connections_max: AtomicUsize::new(usize::MAX),
             addresses: Addresses::default(),
             wrong_keys: Guesses::new(Some(wrong_keys_rate())),
@@ -181,6 +187,26 @@ impl Common {
     /// Whether the applications of all workers have.
     pub(crate) fn have_apps_stopped(&self) -> bool {
         self.unstopped.load(Relaxed) == 0
+    }
+
+    /// A worker that drains has no client any more.
+    pub(crate) fn clients_gone(&self) {
+        self.with_clients.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether no worker has, in a drain.
+    pub(crate) fn are_clients_gone(&self) -> bool {
+        self.with_clients.load(Relaxed) == 0
+    }
+
+    /// The services of a worker that drains have ended.
+    pub(crate) fn services_ended(&self) {
+        self.with_services.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether those of all workers have, in a drain.
+    pub(crate) fn have_services_ended(&self) -> bool {
+        self.with_services.load(Relaxed) == 0
     }
 
     /// The cap on them.

@@ -59,6 +59,7 @@ pub(crate) const WORKER_STACK_BYTES: usize = 16 << 20;
 /// Brings all workers up; returns when they accept.
 pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let config = start.config;
+    let holds_services = start.holds_services;
     let (back_end, why) = BackEnd::choose(config.server.io)?;
     let library = Library::default();
     let shelf = library.shelve(&config)?;
@@ -151,6 +152,9 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                 match Here::start(me as u16, workers as u16, &shelf, Box::new(port)) {
                     Err(error) => return drop(failed.send(Err(error))),
                     Ok(mut here) => {
+                        if holds_services {
+                            here.hold_services();
+                        }
                         here.set_wake(wake);
                         let own = Arc::clone(&common);
                         here.set_is_short(Rc::new(move || own.memory.is_short_now()));
@@ -337,8 +341,18 @@ impl ServerControl for Server {
         self.tell(|| Letter::CutOff);
     }
 
+    fn start_services(&self) {
+        self.tell(|| Letter::StartServices);
+    }
+
+    fn have_services_ended(&self) -> bool {
+        self.common.have_services_ended()
+    }
+
     fn drained(&self) -> bool {
-        self.common.connections() == 0 && self.common.have_apps_stopped()
+        self.common.connections() == 0
+            && self.common.have_apps_stopped()
+            && self.common.have_services_ended()
     }
 
     fn status(&self) -> serde_json::Value {

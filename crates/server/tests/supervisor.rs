@@ -19,6 +19,8 @@ mod notify;
 mod orphans;
 #[path = "supervisor/secrets.rs"]
 mod secrets;
+#[path = "supervisor/services.rs"]
+mod services;
 #[path = "supervisor/upgrade.rs"]
 mod upgrade;
 #[path = "supervisor/veche.rs"]

@@ -54,13 +54,29 @@ pub trait AppHost: Apps {
         false
     }
 
-    /// Tells all applications that the worker is going away.
+    /// Tells all applications that the worker is going away, but for services.
     fn stop(&mut self, shared: &mut Shared) {
         let _ = shared;
     }
 
     /// Returns whether all of them have done what they do at the end.
     fn has_stopped(&self) -> bool {
+        true
+    }
+
+    /// Returns whether an application still knows a client, if only because the client's last handler has not ended.
+    fn has_clients(&self) -> bool {
+        false
+    }
+
+    /// Tells services to end. Those that have not by this monotonic time in milliseconds are ended. May come again with
+    /// an earlier time.
+    fn stop_services(&mut self, until_ms: u64, shared: &mut Shared) {
+        let _ = (until_ms, shared);
+    }
+
+    /// Returns whether services were told to end and none of them runs any more.
+    fn have_services_ended(&self) -> bool {
         true
     }
 }

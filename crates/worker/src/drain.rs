@@ -1,5 +1,5 @@
-//! Going away: applications are told first, then clients one after the other over the time of the drain, then the servers
-//! that applications are connected to.
+//! Going away: applications are told first, then clients one after the other over the time of the drain, then services,
+//! then the servers that applications are connected to. Where another process takes over, services are told at once.
 
 use veche_frontends::Parting;
 
@@ -13,7 +13,17 @@ pub(crate) struct Drain {
     /// Clients are told from then on.
     from_ms: u64,
     until_ms: u64,
+    /// The time of the drain is over.
+    ends_ms: u64,
+    /// Connections to other servers are told at the latest then.
+    servers_ms: u64,
     apps: AppsStage,
+    clients: ClientsStage,
+    /// Below this index no client is left.
+    passed: u32,
+    services: ServicesStage,
+    /// Services are told at the latest then.
+    services_from_ms: u64,
     /// Connections to other servers are told after those of clients.
     has_told_servers: bool,
 }
@@ -28,6 +38,31 @@ enum AppsStage {
     StoppedEverywhere,
 }
 
+/// How far clients are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ClientsStage {
+    /// There are some, or may be.
+    Here,
+    /// This worker has none any more.
+    GoneHere,
+    /// No worker has.
+    GoneEverywhere,
+}
+
+/// How far services are with their end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ServicesStage {
+    Untold,
+    Told,
+    /// Those of this worker have ended.
+    EndedHere,
+    /// Those of all workers have.
+    EndedEverywhere,
+}
+
+/// Services are ended after so long.
+const SERVICES_MS_MAX: u64 = 10_000;
+
 /// What applications publish at the end gets this long to reach clients before those are told.
 const LAST_PUBLICATIONS_MS: u64 = 20;
 
@@ -39,7 +74,14 @@ impl<A: AppHost, T> Worker<A, T> {
         // While their connections are there: `app.stop` may have something to say to them.
         self.with_apps(|apps, shared| apps.stop(shared));
         let began_ms = self.shared.now.mono_ms;
-        let before = self.drain.take().map(|drain| drain.apps);
+        let before = self.drain.take();
+        let apps = before.as_ref().map(|drain| drain.apps);
+        let clients = before.as_ref().map(|drain| drain.clients);
+        let services = before.map_or(ServicesStage::Untold, |drain| drain.services);
+        let ends_ms = began_ms + within_ms;
+        if services == ServicesStage::Told {
+            self.with_apps(|apps, shared| apps.stop_services(ends_ms, shared));
+        }
         self.drain = Some(Drain {
             next: 0,
             end: self.slab.end(),
@@ -47,9 +89,20 @@ impl<A: AppHost, T> Worker<A, T> {
             from_ms: began_ms + within_ms / 4,
             // The last fifth is for the closing handshakes.
             until_ms: began_ms + (within_ms - within_ms / 5),
-            apps: match before {
+            ends_ms,
+            servers_ms: ends_ms - within_ms / 20,
+            apps: match apps {
                 None | Some(AppsStage::Stopping) => AppsStage::Stopping,
                 Some(_) => AppsStage::StoppedHere,
+            },
+            clients: clients.unwrap_or(ClientsStage::Here),
+            passed: 0,
+            services,
+            services_from_ms: match parting {
+                // Its clients need them to the end.
+                Parting::Stopping => ends_ms - within_ms / 10,
+                // Those of the other process wait for their end.
+                Parting::Replaced => began_ms,
             },
             has_told_servers: false,
         });
@@ -72,6 +125,20 @@ impl<A: AppHost, T> Worker<A, T> {
         {
             drain.apps = AppsStage::StoppedEverywhere;
             drain.from_ms = drain.from_ms.min(now_ms + LAST_PUBLICATIONS_MS);
+        }
+    }
+
+    /// The last client of all workers is gone.
+    pub fn handle_clients_gone(&mut self) {
+        if let Some(drain) = &mut self.drain {
+            drain.clients = ClientsStage::GoneEverywhere;
+        }
+    }
+
+    /// The services of all workers have ended.
+    pub fn handle_services_ended(&mut self) {
+        if let Some(drain) = &mut self.drain {
+            drain.services = ServicesStage::EndedEverywhere;
         }
     }
 
@@ -122,13 +189,61 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Closes the connections to other servers once neither an application nor a client needs them, or has the time to.
+    /// Reports that the last client of this worker is gone. One whose transport alone is left counts no more: a peer that
+    /// does not close it holds nothing up.
+    fn note_last_client(&mut self) {
+        let Some(drain) = &mut self.drain else { return };
+        if drain.clients != ClientsStage::Here || drain.apps != AppsStage::StoppedEverywhere {
+            return;
+        }
+        let end = self.slab.end();
+        while drain.passed < end && !self.slab.is_client(drain.passed) {
+            drain.passed += 1;
+        }
+        if drain.passed < end || self.apps().is_some_and(AppHost::has_clients) {
+            return;
+        }
+        if let Some(drain) = &mut self.drain {
+            drain.clients = ClientsStage::GoneHere;
+        }
+        self.requests.push_back(Request::ClientsGone);
+        self.is_busy = true;
+    }
+
+    /// Tells services to end once no client of the process is left, or the time has come, and reports their end.
+    pub(crate) fn drain_services(&mut self) {
+        self.note_last_client();
+        let now_ms = self.shared.now.mono_ms;
+        let Some(drain) = &mut self.drain else { return };
+        let is_due =
+            drain.clients == ClientsStage::GoneEverywhere || now_ms >= drain.services_from_ms;
+        if drain.services == ServicesStage::Untold && is_due {
+            drain.services = ServicesStage::Told;
+            let until_ms = drain.ends_ms.min(now_ms + SERVICES_MS_MAX);
+            self.with_apps(|apps, shared| apps.stop_services(until_ms, shared));
+        }
+        let have_ended = self.apps().is_none_or(AppHost::have_services_ended);
+        if let Some(drain) = &mut self.drain
+            && drain.services == ServicesStage::Told
+            && have_ended
+        {
+            drain.services = ServicesStage::EndedHere;
+            self.requests.push_back(Request::ServicesEnded);
+            self.is_busy = true;
+        }
+    }
+
+    /// Closes the connections to other servers once neither an application nor a client nor a service needs them, or has the
+    /// time to.
     pub(crate) fn drain_servers(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         let has_clients = self.shared.stats.connections.read() > 0;
         let Some(drain) = &mut self.drain else { return };
-        let is_late = now_ms >= drain.until_ms;
-        let is_needed = drain.apps != AppsStage::StoppedEverywhere || has_clients;
+        // Services may use them after they were told, and the rest is for the closing handshakes.
+        let is_late = now_ms >= drain.servers_ms;
+        let is_needed = drain.apps != AppsStage::StoppedEverywhere
+            || has_clients
+            || drain.services != ServicesStage::EndedEverywhere;
         if drain.has_told_servers || is_needed && !is_late {
             return;
         }

@@ -140,6 +140,14 @@ impl<T> Slab<T> {
         self.entries.len() as u32
     }
 
+    /// Returns whether there is a connection of a client that is not over.
+    pub(crate) fn is_client(&self, index: u32) -> bool {
+        let entry = self.entries.get(index as usize).and_then(Option::as_ref);
+        entry.is_some_and(|Entry { connection, .. }| {
+            connection.listener().is_some() && !connection.is_over()
+        })
+    }
+
     pub(crate) fn id_at(&self, index: u32) -> Option<ConnectionId> {
         let entry = self.entries.get(index as usize)?.as_ref()?;
         Some(ConnectionId {

@@ -26,6 +26,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.ask_hooks();
         self.take_channel_events();
         self.drain_clients();
+        self.drain_services();
         self.drain_servers();
         self.set_gauges();
         self.has_writes = true;

@@ -29,7 +29,8 @@ use crate::slab::Slab;
 /// 3. [`handle_credits`](Self::handle_credits) for each worker, then [`handle_message`](Self::handle_message) while
 ///    [`wants_message`](Self::wants_message).
 /// 4. Completions, in any order: [`handle_durable`](Self::handle_durable), [`handle_identity`](Self::handle_identity),
-///    [`handle_verdict`](Self::handle_verdict), [`handle_apps_stopped`](Self::handle_apps_stopped).
+///    [`handle_verdict`](Self::handle_verdict), [`handle_apps_stopped`](Self::handle_apps_stopped),
+///    [`handle_clients_gone`](Self::handle_clients_gone), [`handle_services_ended`](Self::handle_services_ended).
 /// 5. [`finish_turn`](Self::finish_turn).
 /// 6. What is asked of others: [`poll_request`](Self::poll_request), [`poll_history`](Self::poll_history),
 ///    [`poll_channel_events`](Self::poll_channel_events), and [`handle_dialed`](Self::handle_dialed) or
@@ -101,6 +102,12 @@ pub enum Request {
     /// The applications of this worker have done what they do at the end; when those of all workers have,
     /// [`Worker::handle_apps_stopped`] says so.
     AppsStopped,
+    /// The last client of this worker is gone, in a drain; when those of all workers are,
+    /// [`Worker::handle_clients_gone`] says so.
+    ClientsGone,
+    /// The services of this worker have ended, in a drain; when those of all workers have,
+    /// [`Worker::handle_services_ended`] says so.
+    ServicesEnded,
 }
 
 /// A connection that is gone.

@@ -350,6 +350,8 @@ impl World {
             match request {
                 Request::Hook(question) => self.workers[me].asked.push(question),
                 Request::AppsStopped => self.workers[me].worker.handle_apps_stopped(),
+                Request::ClientsGone => self.workers[me].worker.handle_clients_gone(),
+                Request::ServicesEnded => self.workers[me].worker.handle_services_ended(),
             }
         }
         self.command_transports(me);

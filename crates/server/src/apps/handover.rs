@@ -10,6 +10,7 @@ use veche_frontends::{AppId, Shared};
 
 use super::here::{Application, Here, LOG, Retired};
 use super::library::{Shelf, Volume};
+use super::service::Phase;
 
 /// Handlers of older code have so long to end after a reload, and so has an application that was taken out.
 const RETIREMENT_MS: u64 = 10_000;
@@ -103,7 +104,7 @@ impl Here {
                 if let Some(app) = self.app(id) {
                     app.vm = vm;
                 }
-                if is_service {
+                if is_service && self.phase == Phase::Open {
                     self.begin(id, shared);
                 }
             }
@@ -173,25 +174,24 @@ impl Here {
         }
     }
 
-    /// The server ends: everybody is told, and goes on as far as the time of the drain lasts.
+    /// The server ends: applications are told, and go on as far as the time of the drain lasts. Services are told later.
     pub(super) fn stop_all(&mut self, shared: &mut Shared) {
         if std::mem::replace(&mut self.is_stopping, true) {
             return;
         }
         for index in 0..self.apps.len() {
             let id = AppId(index as u16);
-            if let Some(app) = self.app(id) {
+            if let Some(app) = self.app(id).filter(|app| !app.is_service()) {
                 app.stop(shared.now);
             }
             self.carry_out(id, None, shared);
         }
     }
 
-    /// Whether all that were told have done what they had to.
+    /// Whether all applications that were told have done what they had to.
     pub(super) fn have_all_stopped(&self) -> bool {
-        let mut apps = self.apps.iter().flatten();
-        let is_busy = |app: &Application| app.is_running() && !app.vm.is_at_rest();
-        self.is_stopping && !apps.any(|app| app.vm.is_stopping() || is_busy(app))
+        let mut apps = self.apps.iter().flatten().filter(|app| !app.is_service());
+        self.is_stopping && !apps.any(|app| app.vm.is_stopping())
     }
 }
 
@@ -207,7 +207,7 @@ impl Application {
     }
 
     /// Calls `app.stop`; not of a service that does not run.
-    fn stop(&mut self, now: veche_types::Now) {
+    pub(super) fn stop(&mut self, now: veche_types::Now) {
         if self.life.is_none() || self.is_running() {
             self.vm.stop(now);
         }

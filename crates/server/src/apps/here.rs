@@ -26,7 +26,7 @@ use super::held::Held;
 use super::inquire::outcome;
 use super::journal::Journal;
 use super::library::{Shelf, Volume};
-use super::service::Life;
+use super::service::{Life, Phase};
 use crate::dev::Dev;
 
 /// What log lines of scripts go by.
@@ -62,8 +62,10 @@ pub(crate) struct Here {
     pub(super) writers: HashMap<ConnectionId, Vec<Token>>,
     /// Of a test, which reads there what the applications did.
     pub(super) journal: Option<Journal>,
-    /// The server ends: `stop` was called, and no service begins any more.
+    /// The server ends: `stop` of the applications was called.
     pub(super) is_stopping: bool,
+    /// Whether services may run.
+    pub(super) phase: Phase,
     /// Under `veche dev`, in one of the workers.
     pub(super) notices: Option<Notices>,
     /// Wakes this worker's thread, for what others end: waits at queues.
@@ -210,6 +212,7 @@ impl Here {
             writers: HashMap::new(),
             journal: None,
             is_stopping: false,
+            phase: Phase::Open,
             notices: None,
             wake: None,
             is_short: None,
@@ -317,7 +320,8 @@ impl Here {
         let bytes: usize = vms().map(Vm::memory_bytes).sum();
         shared.stats.app_coroutines.set(coroutines as u64);
         shared.stats.app_memory_bytes.set(bytes as u64);
-        let running = self.apps.iter().flatten().filter(|app| app.is_running());
+        let apps = self.apps.iter().flatten();
+        let running = apps.filter(|app| app.is_running() && !self.is_idle(app));
         shared.stats.services_running.set(running.count() as u64);
     }
 
@@ -565,6 +569,12 @@ impl Apps for Here {
         self.hand_in_found(shared);
         for index in 0..self.apps.len() {
             let id = AppId(index as u16);
+            if self.apps[index]
+                .as_ref()
+                .is_some_and(|app| self.is_idle(app))
+            {
+                continue;
+            }
             let (retires, _) = self.run(id, None, shared, |app, now| {
                 app.vm.turn(now);
                 for old in &mut app.before {
@@ -580,6 +590,7 @@ impl Apps for Here {
             self.replace_broken(id, shared);
             self.see_out(id, shared);
         }
+        self.end_services(shared);
         self.tell_events(shared);
         self.tell_developer(shared);
         self.calls.flush();
@@ -594,8 +605,15 @@ impl Apps for Here {
         if let Some(notices) = &self.notices {
             due = due.min(notices.due_ms());
         }
-        for app in self.apps.iter().flatten() {
-            let own = app.vm.deadline_ms().min(app.life_due_ms());
+        if let Phase::Stopping { until_ms } = self.phase {
+            due = due.min(until_ms);
+        }
+        for app in self.apps.iter().flatten().filter(|app| !self.is_idle(app)) {
+            let life_due_ms = match self.phase {
+                Phase::Open => app.life_due_ms(),
+                _ => u64::MAX,
+            };
+            let own = app.vm.deadline_ms().min(life_due_ms);
             due = due.min(own).min(app.exit_due_ms());
             for old in &app.before {
                 due = due.min(old.vm.deadline_ms()).min(old.until_ms);

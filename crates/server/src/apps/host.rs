@@ -10,6 +10,7 @@ use super::commands;
 use super::far::AppMail;
 use super::here::Here;
 use super::inquire::asker;
+use super::service::Phase;
 
 impl AppHost for Here {
     type Message = AppMail;
@@ -53,5 +54,21 @@ impl AppHost for Here {
 
     fn has_stopped(&self) -> bool {
         self.have_all_stopped()
+    }
+
+    fn has_clients(&self) -> bool {
+        let apps = self.apps.iter().flatten();
+        apps.filter(|app| !app.is_service()).any(|app| {
+            let mut vms = app.before.iter().map(|old| &old.vm).chain([&app.vm]);
+            vms.any(|vm| !vm.is_deserted())
+        })
+    }
+
+    fn stop_services(&mut self, until_ms: u64, shared: &mut Shared) {
+        self.tell_services(until_ms, shared);
+    }
+
+    fn have_services_ended(&self) -> bool {
+        self.phase == Phase::Over
     }
 }

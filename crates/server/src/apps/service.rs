@@ -40,6 +40,20 @@ enum State {
     Over,
 }
 
+/// Whether the services of a worker may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Not yet: services of another process of this server may run.
+    Held,
+    Open,
+    /// They were told to end, and are ended at that time.
+    Stopping {
+        until_ms: u64,
+    },
+    /// None runs any more, and none will.
+    Over,
+}
+
 impl Life {
     pub(super) fn new(restart: Restart) -> Self {
         Self {
@@ -61,6 +75,18 @@ impl Life {
 }
 
 impl Application {
+    /// Whether it is a service, even one that is no more in the configuration.
+    pub(super) fn is_service(&self) -> bool {
+        self.volume.seat.is_some()
+    }
+
+    /// Whether it runs, or something that it or its older code has begun.
+    fn is_busy(&self) -> bool {
+        let runs = self.is_running() || self.exit.is_some();
+        let has_work = runs && !self.vm.is_at_rest();
+        has_work || self.vm.is_stopping() || self.before.iter().any(|old| !old.vm.is_at_rest())
+    }
+
     /// Whether it is a service that runs.
     pub(super) fn is_running(&self) -> bool {
         self.life.is_some() && self.vm.service() == Service::Runs
@@ -78,10 +104,75 @@ impl Application {
 }
 
 impl Here {
+    /// No service begins before [`Self::start_services`].
+    pub(crate) fn hold_services(&mut self) {
+        self.phase = Phase::Held;
+    }
+
+    /// Begins the services that were held back, unless they were told to end meanwhile.
+    pub(crate) fn start_services(&mut self) {
+        if self.phase == Phase::Held {
+            self.phase = Phase::Open;
+        }
+    }
+
+    /// Whether it is a service that does nothing at all: it has not begun, or has ended.
+    pub(super) fn is_idle(&self, app: &Application) -> bool {
+        app.is_service() && matches!(self.phase, Phase::Held | Phase::Over)
+    }
+
+    /// Services are to end, and are ended at that time in monotonic milliseconds.
+    pub(super) fn tell_services(&mut self, until_ms: u64, shared: &mut Shared) {
+        match &mut self.phase {
+            // Nothing has begun.
+            Phase::Held => self.phase = Phase::Over,
+            Phase::Open => {
+                self.phase = Phase::Stopping { until_ms };
+                for id in self.services() {
+                    self.run(id, None, shared, |app, now| app.stop(now));
+                }
+                self.end_services(shared);
+            }
+            Phase::Stopping { until_ms: until } => *until = until_ms.min(*until),
+            Phase::Over => {}
+        }
+    }
+
+    /// Ends services that were told to end, once they have nothing to do any more or their time is over.
+    pub(super) fn end_services(&mut self, shared: &mut Shared) {
+        let Phase::Stopping { until_ms } = self.phase else {
+            return;
+        };
+        let is_late = shared.now.mono_ms >= until_ms;
+        let is_busy = |app: &Application| app.is_service() && app.is_busy();
+        if !is_late && self.apps.iter().flatten().any(is_busy) {
+            return;
+        }
+        for id in self.services() {
+            self.run(id, None, shared, |app, _| {
+                if app.is_busy() {
+                    let (name, tasks) = (&app.volume.app.name, app.vm.tasks());
+                    warn!(target: LOG, app = name, tasks, "the service does not stop: it is ended");
+                }
+                for mut old in app.before.drain(..) {
+                    old.vm.abort();
+                }
+                app.vm.abort();
+            });
+        }
+        self.phase = Phase::Over;
+    }
+
+    fn services(&self) -> Vec<AppId> {
+        let apps = self.apps.iter().enumerate();
+        let services = apps.filter(|(_, app)| app.as_ref().is_some_and(Application::is_service));
+        services.map(|(index, _)| AppId(index as u16)).collect()
+    }
+
     /// Sees to a service's life, where an application is one.
     pub(super) fn tend(&mut self, id: AppId, shared: &mut Shared) {
         let now_ms = shared.now.mono_ms;
-        if self.is_stopping {
+        if self.phase != Phase::Open {
             return;
         }
         let Some(app) = self.app(id).filter(|app| app.life_due_ms() <= now_ms) else {

@@ -72,6 +72,8 @@ impl Host for BackEndApp {
     }
 
     fn reload(&mut self, _: &Shelf, _: &mut Shared) {}
+
+    fn start_services(&mut self) {}
 }
 
 impl Seat {

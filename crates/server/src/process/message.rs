@@ -16,7 +16,7 @@ use crate::dump::Wanted;
 use crate::pulse::Stuck;
 
 /// Version of this conversation: said by both sides in their first message.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// From the supervisor. The listening sockets travel ahead of `Start`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,6 +39,8 @@ pub(crate) enum ToServer {
         /// Why.
         why: String,
     },
+    /// The services of all processes before have ended: those that `Start` has held back begin.
+    StartServices,
     /// Somebody has moved the log files away: go on in new ones.
     ReopenLogs,
     /// Take no more connections, end those that are, then exit.
@@ -78,6 +80,9 @@ pub(crate) struct Start {
     /// Nobody has judged the config yet: it comes from the file as it is.
     #[serde(default)]
     pub(crate) is_unjudged: bool,
+    /// Services of another process may still run: those of this one begin with `StartServices`.
+    #[serde(default)]
+    pub(crate) holds_services: bool,
     /// How the sockets that came ahead are dealt out, in the order of `[[listen]]`.
     pub(crate) listeners: Vec<ListenerSockets>,
 }
@@ -116,6 +121,8 @@ pub(crate) enum ToSupervisor {
         #[serde(default)]
         handover: u32,
     },
+    /// In a drain: none of its services runs any more, and none will.
+    ServicesEnded,
     /// It can't start, and says why before it exits.
     Failed {
         /// One line to act on.

@@ -63,6 +63,8 @@ pub(crate) struct Start {
     pub(crate) log: logging::ServerLog,
     /// Which start of the machine this is, as read outside of the sandbox.
     pub(crate) boot: Option<String>,
+    /// No service begins before [`ServerControl::start_services`].
+    pub(crate) holds_services: bool,
 }
 
 /// The running server as the control thread sees it. No call may block for long: while one lasts, the
@@ -84,7 +86,11 @@ pub(crate) trait ServerControl {
     fn drain(&self, within: Duration, parting: Parting);
     /// The time to drain is over: ends connections that are left as they are, with what there is to log of them.
     fn cut_off(&self);
-    /// Whether a drain has come to its end: no connection is left, and applications have stopped.
+    /// Begins the services that were held back.
+    fn start_services(&self);
+    /// Whether a drain has come so far that no service runs any more.
+    fn have_services_ended(&self) -> bool;
+    /// Whether a drain has come to its end: no connection is left, applications have stopped, and services have ended.
     fn drained(&self) -> bool;
     /// Looks whether the workers still turn. Returns the one that has been in the same turn for the most looks, if one has.
     fn pulse(&self) -> Option<Stuck>;
@@ -135,6 +141,9 @@ struct Process {
     drain_ends: Option<Instant>,
     /// Connections that outlasted the drain were told to be cut off.
     has_cut_off: bool,
+    /// The supervisor was told that services have ended.
+    has_told_services: bool,
+    holds_services: bool,
     /// Duplicates of the listening sockets.
     listening: Vec<OwnedFd>,
 }
@@ -147,6 +156,7 @@ struct Prepared {
     boot: Option<String>,
     logs: logging::Logs,
     dev: bool,
+    holds_services: bool,
     listeners: Vec<InheritedListener>,
     listening: Vec<OwnedFd>,
 }
@@ -210,6 +220,7 @@ impl Prepared {
             boot,
             logs,
             dev: start.dev,
+            holds_services: start.holds_services,
             listeners,
             listening,
         })
@@ -227,6 +238,8 @@ impl Prepared {
             dev: self.dev,
             drain_ends: None,
             has_cut_off: false,
+            has_told_services: false,
+            holds_services: self.holds_services,
             listening: self.listening,
         };
         (process, self.listeners)
@@ -263,6 +276,7 @@ impl Process {
             dev: self.dev,
             log: self.logs.seen(),
             boot: self.boot.take(),
+            holds_services: self.holds_services,
         }) {
             Ok(control) => control,
             Err(error) => {
@@ -305,6 +319,10 @@ impl Process {
         if self.drain_ends.is_some_and(|end| now() >= end) && !self.has_cut_off {
             self.has_cut_off = true;
             control.cut_off();
+        }
+        if self.drain_ends.is_some() && !self.has_told_services && control.have_services_ended() {
+            self.has_told_services = true;
+            self.say(&ToSupervisor::ServicesEnded);
         }
         let drained = self.drain_ends.map(|_| DRAINED_EVERY);
         let timeout = drained.into_iter().chain(look_in).min();
@@ -362,6 +380,7 @@ impl Process {
                 self.say(&ToSupervisor::Reloaded { id, error });
             }
             ToServer::Refused { why } => control.refused(&why),
+            ToServer::StartServices => control.start_services(),
             ToServer::ReopenLogs => self.reopen_logs(control),
             ToServer::Drain {
                 within_ms,

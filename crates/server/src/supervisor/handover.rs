@@ -33,7 +33,7 @@ use crate::process::message::ListenerSockets;
 use crate::process::now;
 
 /// Version of [`State`]: a program takes over only from one that has the same.
-pub(crate) const HANDOVER_VERSION: u32 = 2;
+pub(crate) const HANDOVER_VERSION: u32 = 3;
 /// Set for a program that another one has started for this.
 pub(super) const SIGN: &str = "VECHE_HANDOVER";
 const REHEARSAL: &str = "rehearsal";
@@ -72,6 +72,8 @@ struct ServerState {
     uptime_ms: u64,
     /// The part of a line that it has said.
     received: Vec<u8>,
+    holds_services: bool,
+    have_services_ended: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -149,13 +151,18 @@ impl ServerState {
             pid: server.pid().cast_signed(),
             uptime_ms: as_ms(now() - server.started),
             received: server.any_link().received().to_vec(),
+            holds_services: server.holds_services,
+            have_services_ended: server.have_services_ended,
         }
     }
 
     fn adopt(self, link: OwnedFd) -> io::Result<Server> {
         let pid = Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidData)?;
         let link = Link::adopt(link, self.received)?;
-        Ok(Server::adopt(pid, link, ago(self.uptime_ms)))
+        let mut server = Server::adopt(pid, link, ago(self.uptime_ms));
+        server.holds_services = self.holds_services;
+        server.have_services_ended = self.have_services_ended;
+        Ok(server)
     }
 }
 

@@ -32,6 +32,7 @@ impl Supervisor {
                 .then(|| self.started.text.clone()),
             dev: self.dev,
             is_unjudged: false,
+            holds_services: self.must_hold_services(),
             listeners: Vec::new(),
         };
         match Server::start(
@@ -93,6 +94,8 @@ impl Supervisor {
             ToSupervisor::Reloaded { id, error } => self.reloaded(id, error),
             ToSupervisor::Status { id, report } => self.answer_status(id, Ok(report)),
             ToSupervisor::Pulse { stuck } => self.take_pulse(stuck),
+            // The server process's own record has it.
+            ToSupervisor::ServicesEnded => {}
         }
     }
 

@@ -343,6 +343,7 @@ impl Supervisor {
         self.hear_others();
         self.reap_server()?;
         self.reap_others()?;
+        self.start_services();
         self.serve_clients();
         self.meet_deadlines(now());
         self.change_when_due();

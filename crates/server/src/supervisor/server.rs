@@ -56,6 +56,10 @@ pub(crate) struct Server {
     pub(crate) hung: Option<String>,
     /// What it gave as the reason why it can't start.
     pub(crate) failure: Option<String>,
+    /// Its services wait for `StartServices`.
+    pub(crate) holds_services: bool,
+    /// It said that none of its services runs any more.
+    pub(crate) have_services_ended: bool,
     /// How, once it is reaped: its number may be another's by now.
     ended: Option<String>,
 }
@@ -69,6 +73,7 @@ impl Server {
         account: Option<&Account>,
         start: Start,
     ) -> io::Result<Self> {
+        let holds_services = start.holds_services;
         let (link, theirs) = introduce(listening, start)?;
         let mut command = Command::new(binary);
         if let Some(account) = account {
@@ -92,6 +97,8 @@ impl Server {
             ready_at: None,
             hung: None,
             failure: None,
+            holds_services,
+            have_services_ended: false,
             ended: None,
         })
     }
@@ -107,8 +114,15 @@ impl Server {
             ready_at: Some(started),
             hung: None,
             failure: None,
+            holds_services: false,
+            have_services_ended: false,
             ended: None,
         }
+    }
+
+    /// Whether a service of it may run, now or later.
+    pub(crate) fn may_serve(&self) -> bool {
+        !self.have_services_ended && self.ended.is_none()
     }
 
     /// When it should be ready at the latest, unless it is.
@@ -154,6 +168,7 @@ impl Server {
         let mut heard = Vec::new();
         while let Some(message) = self.link.next() {
             match message {
+                Ok(ToSupervisor::ServicesEnded) => self.have_services_ended = true,
                 Ok(message) => heard.push(message),
                 Err(error) => {
                     tracing::warn!(%error, "the server process says what this version does not know")

@@ -37,6 +37,7 @@ pub(crate) fn run(file: &Path) -> Result<(), ServeError> {
         started_text: None,
         dev: false,
         is_unjudged: false,
+        holds_services: false,
         listeners: Vec::new(),
     };
     let (mut link, theirs) = introduce(&listening, start)?;

@@ -160,6 +160,8 @@ impl Supervisor {
             started_text: None,
             dev: self.dev,
             is_unjudged: true,
+            // Those of the process that serves run until this one does.
+            holds_services: true,
             listeners: Vec::new(),
         };
         let named = |error: io::Error| format!("{}: {error}", self.binary.display());
@@ -194,6 +196,8 @@ impl Supervisor {
                 let _ = rehearsal.kill().and_then(|()| rehearsal.wait());
             }
             upgrade.candidate.kill();
+            // They were held back to the end.
+            upgrade.candidate.have_services_ended = true;
             // Nobody waits for it; it is reaped with those that drain.
             self.retiring.push(Retiring {
                 server: upgrade.candidate,
@@ -207,7 +211,7 @@ impl Supervisor {
     /// What the new server process says, and those that drain.
     pub(super) fn hear_others(&mut self) {
         for retiring in &mut self.retiring {
-            // Figures that nobody waits for any more.
+            // Figures that nothing waits for any more; that its services have ended is noted there.
             retiring.server.hear();
         }
         let messages = self
@@ -234,7 +238,9 @@ impl Supervisor {
                         self.rehearse_change();
                     }
                 }
-                ToSupervisor::Reloaded { .. } | ToSupervisor::Pulse { .. } => {}
+                ToSupervisor::Reloaded { .. }
+                | ToSupervisor::Pulse { .. }
+                | ToSupervisor::ServicesEnded => {}
             }
         }
     }
@@ -430,6 +436,32 @@ impl Supervisor {
             &failure.unwrap_or_else(|| format!("the new server process died: {how}")),
         );
         Ok(())
+    }
+
+    /// Whether services of a process that was replaced may still run.
+    pub(super) fn must_hold_services(&self) -> bool {
+        let mut retiring = self.retiring.iter();
+        retiring.any(|retiring| retiring.server.may_serve())
+    }
+
+    /// Has the server process begin its services once those of all that it has replaced have ended. No time is too long for
+    /// that: each of these ends its services by itself, or is killed when its own time is over.
+    pub(super) fn start_services(&mut self) {
+        if self.stopping.is_some() || self.must_hold_services() {
+            return;
+        }
+        let Some(server) = self.server.as_mut().filter(|it| it.holds_services) else {
+            return;
+        };
+        if let Err(error) = server.say(&ToServer::StartServices) {
+            warn!(%error, "the server process can't be told to begin its services");
+            return;
+        }
+        server.holds_services = false;
+        info!(
+            pid = server.pid(),
+            "services begin: none of another server process runs"
+        );
     }
 
     pub(super) fn expire_upgrade(&mut self, now: Instant) {

@@ -16,6 +16,9 @@ pub(crate) trait Host: AppHost {
 
     /// Puts other code in force.
     fn reload(&mut self, shelf: &Shelf, shared: &mut Shared);
+
+    /// Begins the services that were held back.
+    fn start_services(&mut self);
 }
 
 impl Host for Here {
@@ -25,6 +28,10 @@ impl Host for Here {
 
     fn reload(&mut self, shelf: &Shelf, shared: &mut Shared) {
         self.reload(shelf, shared);
+    }
+
+    fn start_services(&mut self) {
+        self.start_services();
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) enum Letter<M = AppMail> {
     Reload(Arc<Site>, usize, Shelf),
     /// Connections come in by these doors from now on.
     Doors(Doors),
+    /// The services of the process before have ended: those of this one begin.
+    StartServices,
     /// Close everything, spread over so many milliseconds, for that reason.
     Drain(u64, Parting),
     /// The time to drain is over.
@@ -41,6 +43,9 @@ impl<A: Host> Rest<A> {
                     self.worker.set_site(site, outbox_bytes_max);
                 }
                 Letter::Doors(doors) => self.doors = doors,
+                Letter::StartServices => {
+                    self.worker.with_apps(|here, _| here.start_services());
+                }
                 Letter::Drain(within_ms, parting) => {
                     self.start_draining(driver, within_ms, parting)
                 }

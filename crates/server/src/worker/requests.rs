@@ -20,10 +20,20 @@ impl<A: Host> Rest<A> {
                     }
                 }
                 Request::AppsStopped => self.common.apps_stopped(),
+                Request::ClientsGone => self.common.clients_gone(),
+                Request::ServicesEnded => self.common.services_ended(),
             }
         }
-        if self.worker.is_draining() && self.common.have_apps_stopped() {
-            self.worker.handle_apps_stopped();
+        if self.worker.is_draining() {
+            if self.common.have_apps_stopped() {
+                self.worker.handle_apps_stopped();
+            }
+            if self.common.are_clients_gone() {
+                self.worker.handle_clients_gone();
+            }
+            if self.common.have_services_ended() {
+                self.worker.handle_services_ended();
+            }
         }
     }
 

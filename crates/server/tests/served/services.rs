@@ -262,6 +262,85 @@ fn all_are_told_when_the_server_ends() {
 }
 
 #[test]
+fn a_service_ends_after_the_connections_that_it_serves() {
+    let app = r#"
+    local veche, app = require "veche", {}
+    function app.open(conn) conn:send("open") end
+    function app.close(conn)
+      veche.queue("jobs"):push("at once")
+      veche.sleep(0.2)
+      veche.queue("jobs"):push("later")
+    end
+    return app"#;
+    let worker = r#"
+    local veche, service = require "veche", {}
+    function service.run()
+      print("begins")
+      local jobs = veche.queue("jobs")
+      repeat
+        local job = jobs:pop(0.02)
+        if job then print("handled", job) end
+      until not job and veche.stopping()
+      print("ends")
+    end
+    return service"#;
+    let routes = "[[service]]\nname = \"worker\"\nscript = \"worker.lua\"\n\
+        [[route]]\npath = \"/jobs\"\nhandler = \"lua\"\nscript = \"jobs.lua\"\n";
+    on_all(|setup| {
+        let mut server = Server::with(
+            setup,
+            &Options {
+                routes,
+                files: &[("jobs.lua", app), ("worker.lua", worker)],
+                limits: "drain_time = \"10s\"",
+                ..Options::default()
+            },
+        );
+        let mut clients: Vec<Socket> = (0..2)
+            .map(|_| Socket::open(server.public, "/jobs"))
+            .collect();
+        for client in &mut clients {
+            assert_eq!(client.text(), "open");
+        }
+        until("the service", || count(&server, "begins") == 1);
+        clients[1].close(1000);
+        until("the first job", || count(&server, "handled  later") == 1);
+        server.signal(Signal::TERM);
+        assert_eq!(clients[0].closed(), 1001);
+        clients[0].close(1001);
+        assert_eq!(server.exit_code(), Some(0));
+        let log = server.log();
+        let places: Vec<_> = ["handled  at once", "handled  later", "ends"]
+            .into_iter()
+            .map(|words| log.rfind(words).unwrap_or_else(|| panic!("{words}\n{log}")))
+            .collect();
+        assert!(places.is_sorted(), "{log}");
+        assert_eq!(count(&server, "handled  at once"), 2, "{log}");
+        assert_eq!(count(&server, "handled  later"), 2, "{log}");
+    });
+}
+
+#[test]
+fn a_service_that_does_not_stop_is_ended() {
+    let script = r#"
+    local veche, service = require "veche", {}
+    function service.run()
+      print("begins")
+      while true do veche.sleep(0.01) end
+    end
+    return service"#;
+    let routes = "[[service]]\nname = \"deaf\"\nscript = \"deaf.lua\"\n";
+    on_all(|setup| {
+        let mut server = Server::serving(setup, routes, &[("deaf.lua", script)]);
+        until("the service", || count(&server, "begins") == 1);
+        server.signal(Signal::TERM);
+        // By itself within `drain_time`: a process that is killed has another code.
+        assert_eq!(server.exit_code(), Some(0));
+        assert_eq!(count(&server, "the service does not stop: it is ended"), 1);
+    });
+}
+
+#[test]
 fn bad_ones_are_refused_before_they_run() {
     let setup = crate::support::USUAL_ONE;
     let server = Server::serving(setup, "", &[("bare.lua", "return {}")]);

@@ -25,6 +25,12 @@ pub(crate) struct Numbers {
     pub(crate) turns: u32,
     pub(crate) is_stopping: bool,
     pub(crate) has_stopped: bool,
+    /// It knows a client whose last handler has not ended.
+    pub(crate) has_clients: bool,
+    /// Services run on after they were told.
+    pub(crate) do_services_go_on: bool,
+    /// By when services are to end, each time that they were told.
+    pub(crate) services_until_ms: Vec<u64>,
     pub(crate) due_ms: Option<u64>,
 }
 
@@ -122,5 +128,17 @@ impl AppHost for Numbers {
 
     fn has_stopped(&self) -> bool {
         self.has_stopped
+    }
+
+    fn has_clients(&self) -> bool {
+        self.has_clients
+    }
+
+    fn stop_services(&mut self, until_ms: u64, _: &mut Shared) {
+        self.services_until_ms.push(until_ms);
+    }
+
+    fn have_services_ended(&self) -> bool {
+        !self.do_services_go_on
     }
 }

@@ -360,7 +360,18 @@ fn a_drain_tells_everybody_when_its_time_is_over() {
     assert_eq!(turn(&mut worker).0.len(), 0);
     set_ms(&mut worker, BEGAN_MS + 8_000);
     assert_eq!(turn(&mut worker).0.len(), 10);
-    assert!(worker.has_told_servers());
+    // Services may need the connections to other servers: they are told before these are closed.
+    let told = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
+        set_ms(worker, BEGAN_MS + ms);
+        turn(worker);
+        let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
+        (told.unwrap_or_default(), worker.has_told_servers())
+    };
+    assert_eq!(told(&mut worker, 8_999), (vec![], false));
+    let until_ms = BEGAN_MS + 10_000;
+    assert_eq!(told(&mut worker, 9_000), (vec![until_ms], false));
+    assert_eq!(told(&mut worker, 9_499), (vec![until_ms], false));
+    assert_eq!(told(&mut worker, 9_500), (vec![until_ms], true));
 }
 
 #[test]
@@ -393,6 +404,69 @@ fn a_drain_tells_applications_then_clients_over_time() {
     for id in ids {
         worker.handle_closed(id, None);
     }
-    turn(&mut worker);
-    assert!(worker.has_told_servers(), "no client needs them any more");
+    // One of them has a handler that waits.
+    worker.with_apps(|apps, _| {
+        apps.has_clients = true;
+        apps.do_services_go_on = true;
+    });
+    worker.finish_turn();
+    assert!(worker.poll_request().is_none());
+    worker.with_apps(|apps, _| apps.has_clients = false);
+    worker.finish_turn();
+    assert!(matches!(worker.poll_request(), Some(Request::ClientsGone)));
+    assert!(worker.poll_request().is_none());
+    let until_ms = |worker: &mut Worker<Numbers, &'static str>| {
+        let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
+        told.unwrap_or_default()
+    };
+    worker.finish_turn();
+    assert_eq!(
+        until_ms(&mut worker),
+        Vec::<u64>::new(),
+        "other workers have clients"
+    );
+    worker.handle_clients_gone();
+    worker.finish_turn();
+    assert_eq!(until_ms(&mut worker), [BEGAN_MS + 10_000]);
+    assert!(worker.poll_request().is_none() && !worker.has_told_servers());
+    worker.with_apps(|apps, _| apps.do_services_go_on = false);
+    worker.finish_turn();
+    assert!(matches!(
+        worker.poll_request(),
+        Some(Request::ServicesEnded)
+    ));
+    worker.finish_turn();
+    assert!(worker.poll_request().is_none() && !worker.has_told_servers());
+    worker.handle_services_ended();
+    worker.finish_turn();
+    assert_eq!(until_ms(&mut worker).len(), 1, "they are told once");
+    assert!(worker.has_told_servers(), "nothing needs them any more");
+}
+
+#[test]
+fn services_are_told_at_once_where_another_process_takes_over() {
+    let mut worker = worker();
+    accept(&mut worker, 0);
+    worker.with_apps(|apps, _| apps.do_services_go_on = true);
+    worker.handle_drain(60_000, Parting::Replaced);
+    worker.finish_turn();
+    let until_ms = |worker: &mut Worker<Numbers, &'static str>| {
+        let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
+        told.unwrap_or_default()
+    };
+    // Ten seconds at most.
+    assert_eq!(until_ms(&mut worker), [BEGAN_MS + 10_000]);
+    assert!(worker.poll_request().is_none());
+    // A drain that begins again may have less time.
+    worker.handle_drain(1_000, Parting::Stopping);
+    worker.finish_turn();
+    let expected = [BEGAN_MS + 10_000, BEGAN_MS + 1_000];
+    assert_eq!(until_ms(&mut worker), expected);
+    worker.with_apps(|apps, _| apps.do_services_go_on = false);
+    worker.finish_turn();
+    assert!(matches!(
+        worker.poll_request(),
+        Some(Request::ServicesEnded)
+    ));
+    assert!(worker.poll_request().is_none(), "the client is still there");
 }
