@@ -226,3 +226,55 @@ fn fill_with(fillers: &[(&str, &str)]) {
         }
     }
 }
+
+/// Memory that a process has had at most so far.
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the process's status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number.expect("VmHWM").parse().expect("a number")
+}
+
+/// In a process of its own, whose peak no other test raises.
+#[test]
+fn a_line_of_the_log_takes_no_more_memory_than_it_shows() {
+    let output = Command::new(std::env::current_exe().expect("this binary"))
+        .args(["log_long_strings", "--exact", "--ignored", "--nocapture"])
+        .output()
+        .expect("it runs");
+    let ran = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(ran.contains("1 passed"), "{ran}{said}");
+}
+
+#[test]
+#[ignore = "not a test: the process of the one above"]
+fn log_long_strings() {
+    let mut bench = Bench::new(
+        "local veche = require 'veche'
+        local app = {}
+        function app.message(conn, data)
+          local long = ('\u{e4}'):rep(524288)
+          local all = {}
+          for i = 1, 200 do all[i] = long end
+          print(unpack(all))
+          veche.log.warn('short', long)
+          print('\\255', 1, true)
+        end
+        return app",
+    );
+    bench.open(ANN);
+    bench.told();
+    let before_kib = peak_kib();
+    bench.text(ANN, "go");
+    let told = bench.told_soon();
+    let grown_kib = peak_kib() - before_kib;
+    assert!(grown_kib < 32 << 10, "{grown_kib} KiB for three lines");
+    assert_eq!(told.len(), 3, "{told:?}");
+    // A character is not cut in two.
+    let shown = told[0].matches('\u{e4}').count();
+    assert_eq!(shown, (16 << 10) / 2, "{}", told[0].len());
+    assert!(told[0].ends_with('\u{2026}'));
+    assert!(told[1].contains("short\t\u{e4}") && told[1].ends_with('\u{2026}'));
+    assert!(told[2].ends_with("\u{fffd}\t1\ttrue"), "{}", told[2]);
+}

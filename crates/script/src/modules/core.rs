@@ -200,6 +200,12 @@ pub(super) fn any_channel_name(name: &LuaString) -> mlua::Result<String> {
     Ok(name.to_owned())
 }
 
+/// Appends a text as far as a line of the log can show it.
+fn push_start(line: &mut String, text: &[u8]) {
+    let shown = &text[..text.len().min(LINE_BYTES_MAX + 1)];
+    line.push_str(&String::from_utf8_lossy(shown));
+}
+
 fn log(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
     let desk = Rc::clone(desk);
     lua.create_function(move |lua, (level, values): (LuaString, Variadic<Value>)| {
@@ -211,12 +217,17 @@ fn log(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
         };
         let mut line = String::new();
         for (index, value) in values.iter().enumerate() {
+            // What follows would be cut off: it is not even read.
+            if line.len() > LINE_BYTES_MAX {
+                break;
+            }
             if index > 0 {
                 line.push('\t');
             }
             match value {
+                Value::String(text) => push_start(&mut line, &text.as_bytes()),
                 Value::Table(_) => match json::encode(lua, value) {
-                    Ok(text) => line.push_str(&String::from_utf8_lossy(&text)),
+                    Ok(text) => push_start(&mut line, &text),
                     Err(_) => line.push_str(&value.to_string()?),
                 },
                 other => line.push_str(&other.to_string()?),

@@ -34,6 +34,16 @@ fn wall(desk: &Desk) -> f64 {
     desk.world.now.get().wall_ms as f64 / 1000.0
 }
 
+/// Longest text that may be a date: parsers look at all of it, and repeat it in their errors.
+const DATE_BYTES_MAX: usize = 256;
+
+fn date_text(bytes: &[u8]) -> Result<&str, &'static str> {
+    if bytes.len() > DATE_BYTES_MAX {
+        return Err("it has more than 256 bytes");
+    }
+    std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8")
+}
+
 fn http(lua: &Lua, desk: &Rc<Desk>, module: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
     let write = lua.create_function(move |_, values: MultiValue| {
@@ -48,7 +58,7 @@ fn http(lua: &Lua, desk: &Rc<Desk>, module: &Table) -> mlua::Result<()> {
     let read = lua.create_function(|_, values: MultiValue| {
         let arguments = Arguments::new("time.parse_http", values);
         let bytes = arguments.bytes(1)?;
-        let time = std::str::from_utf8(&bytes)
+        let time = date_text(&bytes)
             .ok()
             .and_then(|text| httpdate::parse_http_date(text).ok());
         let seconds = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -79,9 +89,9 @@ fn iso(lua: &Lua, desk: &Rc<Desk>, module: &Table) -> mlua::Result<()> {
     let read = lua.create_function(|_, values: MultiValue| {
         let arguments = Arguments::new("time.parse_iso", values);
         let bytes = arguments.bytes(1)?;
-        let text = match std::str::from_utf8(&bytes) {
+        let text = match date_text(&bytes) {
             Ok(text) => text,
-            Err(_) => return Ok((None, Some("it is not UTF-8".to_owned()))),
+            Err(why) => return Ok((None, Some(why.to_owned()))),
         };
         Ok(match text.parse::<Timestamp>() {
             Ok(timestamp) => (Some(timestamp.as_microsecond() as f64 / 1e6), None),
