@@ -17,6 +17,7 @@ use crate::plan::Plan;
 use crate::report::model::{
     Connections, GeneratorUse, Machine, Messages, Report, SCHEMA, ServerUse,
 };
+use crate::report::units::time;
 use crate::tally::Tally;
 use crate::watch::{self, Usage};
 
@@ -135,7 +136,7 @@ pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
     report.incomplete = !lost.is_empty();
     report.generator.lost = lost;
     if let (Some(pid), Some(before), Some(began), Some(ended)) = (pid, before, began, ended) {
-        report.server = Some(server_use(pid, &tally, before, began, ended));
+        report.server = Some(server_use(pid, &tally, seconds, &before, &began, &ended));
     } else {
         report.server_ended = pid;
     }
@@ -289,6 +290,8 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
                 .then(|| tally.cpu_ns as f64 / 1000.0 / tally.came as f64),
             waited: tally.waited_ns_max as f64 / SECOND as f64 / seconds,
             lag_us_max: tally.lag_ns_max as f64 / 1000.0,
+            pause_us_max: tally.pause_ns_max as f64 / 1000.0,
+            unsent_bytes_max: tally.unsent_bytes_max,
             late_sends: tally.late_sends,
             ..GeneratorUse::default()
         },
@@ -310,12 +313,20 @@ fn rate_reached(plan: &Plan, tally: &Tally) -> Option<bool> {
     (due > 0).then_some(tally.in_time as f64 >= due as f64 * IN_TIME)
 }
 
-fn server_use(pid: u32, tally: &Tally, before: Usage, began: Usage, ended: Usage) -> ServerUse {
+fn server_use(
+    pid: u32,
+    tally: &Tally,
+    seconds: f64,
+    before: &Usage,
+    began: &Usage,
+    ended: &Usage,
+) -> ServerUse {
     let cpu_ns = ended.cpu_ns.saturating_sub(began.cpu_ns);
     let grown = ended.rss_bytes.saturating_sub(before.rss_bytes);
     ServerUse {
         pid,
         processes: ended.processes,
+        cpu_busiest: ended.busiest_ns(began) as f64 / SECOND as f64 / seconds,
         cpu_s: cpu_ns as f64 / SECOND as f64,
         cpu_us_per_message: (tally.came > 0).then(|| cpu_ns as f64 / 1000.0 / tally.came as f64),
         rss_before_bytes: before.rss_bytes,
@@ -336,12 +347,10 @@ const LATE_MIN: u64 = 10;
 
 /// Says whether the tester was the bottleneck.
 fn judge(report: &mut Report, tally: &Tally) {
-    let server_cores = report
-        .server
-        .as_ref()
-        .map(|server| server.cpu_s / report.seconds);
+    // A thread is compared with a thread: several that are half idle add up to more than one that is busy.
+    let server_cpu = report.server.as_ref().map(|server| server.cpu_busiest);
     let generator = &mut report.generator;
-    if generator.cpu >= BUSY && server_cores.is_none_or(|cores| cores < generator.cpu) {
+    if generator.cpu >= BUSY && server_cpu.is_none_or(|cpu| cpu < generator.cpu) {
         generator.reasons.push(format!(
             "a thread of the tester used {:.0} % of a core: give it more --threads",
             generator.cpu * 100.0
@@ -359,5 +368,38 @@ fn judge(report: &mut Report, tally: &Tally) {
             tally.late_sends, tally.sent
         ));
     }
+    if generator.pause_us_max > 0.0 {
+        generator.reasons.push(format!(
+            "the tester stood still for {}: it was stopped, or had no core",
+            time(generator.pause_us_max)
+        ));
+    }
     generator.bottleneck = !generator.reasons.is_empty();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Eight threads of a server that have a sixth of a core each are not busier than one of the tester that has it all.
+    #[test]
+    fn a_thread_is_compared_with_a_thread() {
+        for (busiest, is_bottleneck) in [(0.17, true), (0.99, false)] {
+            let mut report = Report {
+                seconds: 10.0,
+                server: Some(ServerUse {
+                    cpu_busiest: busiest,
+                    cpu_s: 13.6,
+                    ..ServerUse::default()
+                }),
+                generator: GeneratorUse {
+                    cpu: 0.97,
+                    ..GeneratorUse::default()
+                },
+                ..Report::default()
+            };
+            judge(&mut report, &Tally::default());
+            assert_eq!(report.generator.bottleneck, is_bottleneck, "{busiest}");
+        }
+    }
 }

@@ -117,6 +117,10 @@ pub(crate) struct Tally {
     /// Ready to run, but without a core: of the thread with the worst luck.
     pub(crate) waited_ns_max: u64,
     pub(crate) lag_ns_max: u64,
+    /// The longest time in which a thread did not look at its clock although it was to.
+    pub(crate) pause_ns_max: u64,
+    /// Of the thread that had most.
+    pub(crate) unsent_bytes_max: u64,
     pub(crate) late_sends: u64,
     pub(crate) late_connects: u64,
 }
@@ -190,6 +194,8 @@ impl Tally {
         self.cpu_ns += other.cpu_ns;
         self.waited_ns_max = self.waited_ns_max.max(other.waited_ns_max);
         self.lag_ns_max = self.lag_ns_max.max(other.lag_ns_max);
+        self.pause_ns_max = self.pause_ns_max.max(other.pause_ns_max);
+        self.unsent_bytes_max = self.unsent_bytes_max.max(other.unsent_bytes_max);
         self.late_sends += other.late_sends;
         self.late_connects += other.late_connects;
     }

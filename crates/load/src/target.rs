@@ -97,7 +97,7 @@ pub struct Target {
     pub authority: String,
     /// Path and query, at least `/`; may hold `{i}`.
     pub path: Template,
-    /// Where connections go, in turn.
+    /// Where connections go: to those of the first family in turn, and to the other family where the first does not answer.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -132,14 +132,11 @@ impl Target {
             host: format!("{host}:{port}"),
             error,
         };
-        let mut addresses: Vec<_> = (host, port)
+        let addresses: Vec<_> = (host, port)
             .to_socket_addrs()
             .map_err(|error| unknown(error.to_string()))?
             .collect();
-        // A name of both families: the one that it has first, as browsers would end up with.
-        if let Some(first) = addresses.first().copied() {
-            addresses.retain(|address| address.is_ipv4() == first.is_ipv4());
-        } else {
+        if addresses.is_empty() {
             return Err(unknown("no address".to_owned()));
         }
         let path = match path.as_bytes().first() {
@@ -153,6 +150,19 @@ impl Target {
             path: Template::new(&path),
             addresses,
         })
+    }
+}
+
+impl Target {
+    /// The addresses by family, that of the first address first.
+    pub(crate) fn families(&self) -> Vec<Vec<SocketAddr>> {
+        let is_first_v4 = self.addresses.first().is_some_and(SocketAddr::is_ipv4);
+        let (first, second): (Vec<_>, Vec<_>) = self
+            .addresses
+            .iter()
+            .partition(|address| address.is_ipv4() == is_first_v4);
+        let families = [first, second].into_iter();
+        families.filter(|family| !family.is_empty()).collect()
     }
 }
 

@@ -40,10 +40,12 @@ fn thread_waited_ns() -> u64 {
 }
 
 /// What a process and its descendants have used so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) processes: u64,
     pub(crate) cpu_ns: u64,
+    /// By thread.
+    pub(crate) threads: BTreeMap<u32, u64>,
     pub(crate) rss_bytes: u64,
 }
 
@@ -55,13 +57,23 @@ impl Usage {
         }
         let mut usage = Self::default();
         for pid in family(pid) {
-            if let Some((cpu_ns, rss_bytes)) = of_one(pid) {
+            if let Some((threads, rss_bytes)) = of_one(pid) {
                 usage.processes += 1;
-                usage.cpu_ns += cpu_ns;
+                usage.cpu_ns += threads.iter().map(|thread| thread.1).sum::<u64>();
+                usage.threads.extend(threads);
                 usage.rss_bytes += rss_bytes;
             }
         }
         (usage.processes > 0).then_some(usage)
+    }
+
+    /// CPU time since `began` of the thread that has used most.
+    pub(crate) fn busiest_ns(&self, began: &Self) -> u64 {
+        let since = |(thread, cpu_ns): (&u32, &u64)| {
+            let before = began.threads.get(thread).copied().unwrap_or(0);
+            cpu_ns.saturating_sub(before)
+        };
+        self.threads.iter().map(since).max().unwrap_or(0)
     }
 }
 
@@ -104,18 +116,20 @@ fn state_and_parent(pid: u32) -> Option<(char, u32)> {
     Some((state, fields.next()?.parse().ok()?))
 }
 
-fn of_one(pid: u32) -> Option<(u64, u64)> {
-    let mut cpu_ns = 0;
+/// The CPU time of each of its threads, and resident memory.
+fn of_one(pid: u32) -> Option<(Vec<(u32, u64)>, u64)> {
+    let mut threads = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
         // A thread may end between the listing and the reading.
-        cpu_ns += fs::read_to_string(task.path().join("schedstat"))
+        let cpu_ns = fs::read_to_string(task.path().join("schedstat"))
             .ok()
-            .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok())
-            .unwrap_or(0);
+            .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok());
+        let number = task.file_name().to_str().and_then(|name| name.parse().ok());
+        threads.extend(number.zip(cpu_ns));
     }
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some((cpu_ns, pages * rustix::param::page_size() as u64))
+    Some((threads, pages * rustix::param::page_size() as u64))
 }
 
 /// Resident memory of this process.
@@ -190,7 +204,7 @@ mod tests {
     fn own_usage_is_seen() {
         let before = Usage::of(std::process::id()).unwrap();
         // The kernel brings the figure up to date at its ticks.
-        let mut after = before;
+        let mut after = before.clone();
         for _ in 0..1000 {
             std::hint::black_box((0..1_000_000u64).fold(0, |sum, n| sum ^ std::hint::black_box(n)));
             after = Usage::of(std::process::id()).unwrap();
@@ -199,6 +213,8 @@ mod tests {
             }
         }
         assert!(after.cpu_ns > before.cpu_ns);
+        let busiest_ns = after.busiest_ns(&before);
+        assert!(busiest_ns > 0 && busiest_ns <= after.cpu_ns - before.cpu_ns);
         assert!(after.rss_bytes > 1024 * 1024);
         assert_eq!(Usage::of(u32::MAX), None);
     }

@@ -266,7 +266,7 @@ fn an_interrupt_ends_it_with_what_there_is() {
     thread::sleep(Duration::from_millis(500));
     process::kill(child.id(), Signal::INT);
     let seen = Seen::of(&child.wait_with_output().expect("it ends"));
-    seen.code(8)
+    seen.code(130)
         .says(", interrupted")
         .says("  kept    errors == 0: 0")
         .says("  BROKEN  never: latency.p99 <= 1h: not measured: the scenario ended before")

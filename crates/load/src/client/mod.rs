@@ -22,6 +22,44 @@ pub(crate) struct Client {
     /// Its number among the clients of its endpoint, over all threads: its `{i}`.
     pub(crate) number: u32,
     pub(crate) was_open: bool,
+    pub(crate) family: Family,
+}
+
+/// Which of its endpoint's two address families a client connects to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// The first or the second, which has answered last.
+    First,
+    Second,
+    /// The same, after the other one did not answer.
+    FirstAfterSecond,
+    SecondAfterFirst,
+}
+
+impl Family {
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::First | Self::FirstAfterSecond => 0,
+            Self::Second | Self::SecondAfterFirst => 1,
+        }
+    }
+
+    /// The one to begin with, if this one has answered.
+    pub(crate) fn preferred(self) -> Self {
+        match self.index() {
+            0 => Self::First,
+            _ => Self::Second,
+        }
+    }
+
+    /// The one to try when this one does not answer.
+    pub(crate) fn fallback(self) -> Option<Self> {
+        match self {
+            Self::First => Some(Self::SecondAfterFirst),
+            Self::Second => Some(Self::FirstAfterSecond),
+            Self::FirstAfterSecond | Self::SecondAfterFirst => None,
+        }
+    }
 }
 
 /// How far it is, and what it is in the middle of.

@@ -39,7 +39,12 @@ impl Engine<'_> {
                 self.net.current = None;
                 self.net.flush(driver, who);
             }
-            Event::Sent { buffer, .. } => self.net.recycle(buffer),
+            Event::Sent { id, buffer } => {
+                if let Some(who) = self.net.find(id) {
+                    self.net.set_unsent(who, driver.unsent(id));
+                }
+                self.net.recycle(buffer);
+            }
             Event::Connected { id } => {
                 if let Some(who) = self.net.find(id) {
                     self.connected(driver, who);
@@ -82,6 +87,7 @@ impl Engine<'_> {
 
     fn connected(&mut self, driver: &mut Epoll, who: u32) {
         let client = &mut self.net.clients[who as usize];
+        self.net.families[client.endpoint as usize].preferred = client.family.preferred();
         if let Some(trust) = &self.net.trusts[client.endpoint as usize] {
             match trust.connect() {
                 Ok(tls) => {
@@ -340,6 +346,9 @@ impl Engine<'_> {
 
     /// Ends a client that was opening or open, and counts why; the load hears of it.
     pub(super) fn fail(&mut self, driver: &mut Epoll, who: u32, fault: &Fault) {
+        if self.open_other_family(driver, who) {
+            return;
+        }
         let net = &mut self.net;
         let client = &mut net.clients[who as usize];
         let (was_opening, was_open) = (client.state.is_opening(), client.state.is_open());
@@ -367,12 +376,37 @@ impl Engine<'_> {
         self.load.closed(&mut io, who, was_open);
     }
 
+    /// Tries the other address family of a client whose connect has failed, once; whether there is one.
+    fn open_other_family(&mut self, driver: &mut Epoll, who: u32) -> bool {
+        let client = &self.net.clients[who as usize];
+        let families = &self.net.families[client.endpoint as usize];
+        let is_connecting = matches!(client.state, State::Connecting) && client.tls.is_none();
+        let Some(family) = client.family.fallback() else {
+            return false;
+        };
+        if !is_connecting || families.addresses.len() < 2 {
+            return false;
+        }
+        let began_ns = client.began_ns;
+        self.drop_transport(driver, who);
+        self.net.opening -= 1;
+        let mut io = Io {
+            driver,
+            net: &mut self.net,
+        };
+        if let Err(fault) = io.open_family(who, began_ns, family) {
+            self.fail(driver, who, &fault);
+        }
+        true
+    }
+
     /// From now on its transport is of no interest.
     fn drop_transport(&mut self, driver: &mut Epoll, who: u32) {
         let client = &mut self.net.clients[who as usize];
         driver.close(client.transport);
         client.state = State::Closed;
         client.tls = None;
+        self.net.set_unsent(who, 0);
         if self.net.current == Some(who) {
             self.net.out.clear();
         }

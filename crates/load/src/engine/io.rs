@@ -4,7 +4,7 @@ use veche_net::{Driver, Epoll};
 use veche_proto::websocket::{MessageKind, encode_close};
 
 use super::Net;
-use crate::client::State;
+use crate::client::{Family, State};
 use crate::clock::{MILLISECOND, now_ns};
 use crate::tally::{Cause, Fault};
 
@@ -22,11 +22,23 @@ impl Io<'_> {
 
     /// The same, of a client that was to begin at `due_ns`, from when on its handshake counts.
     pub(crate) fn open_due(&mut self, who: u32, due_ns: u64) -> Result<(), Fault> {
+        let endpoint = self.net.clients[who as usize].endpoint;
+        let family = self.net.families[endpoint as usize].preferred;
+        self.open_family(who, due_ns, family)
+    }
+
+    /// The same, to an address of this family.
+    pub(super) fn open_family(
+        &mut self,
+        who: u32,
+        due_ns: u64,
+        family: Family,
+    ) -> Result<(), Fault> {
         let net = &mut *self.net;
+        net.set_unsent(who, 0);
         let client = &mut net.clients[who as usize];
-        let addresses = &net.plan.endpoints[client.endpoint as usize]
-            .target
-            .addresses;
+        client.family = family;
+        let addresses = &net.families[client.endpoint as usize].addresses[family.index()];
         let address = addresses[client.number as usize % addresses.len()];
         let source = if net.sources.is_empty() {
             None
@@ -120,5 +132,6 @@ impl Io<'_> {
         client.state = State::Closed;
         client.tls = None;
         self.driver.close(client.transport);
+        self.net.set_unsent(who, 0);
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use veche_net::{ConnectionId, Driver, Epoll, Options};
 use veche_proto::websocket::Codecs;
 
-use crate::client::{Client, State, Trust};
+use crate::client::{Client, Family, State, Trust};
 use crate::clock::{MILLISECOND, SECOND, now_ns};
 use crate::control::Control;
 use crate::loads::Load;
@@ -25,10 +25,13 @@ use crate::tally::Tally;
 use crate::watch;
 
 pub(crate) use io::Io;
+use net::Families;
 pub(crate) use net::Net;
 
 /// How long servers have to answer our good-bye.
 const LEAVE_NS: u64 = 2 * SECOND;
+/// A turn that takes so much longer than it was to wait is no turn: the tester was stopped, or had no core.
+const PAUSE_NS: u64 = SECOND / 4;
 /// The longest that we wait for anything, so that we hear of the end.
 const WAIT_NS: u64 = 20 * MILLISECOND;
 
@@ -82,8 +85,10 @@ impl<'l> Engine<'l> {
                 endpoint: index as u16,
                 number,
                 was_open: false,
+                family: Family::First,
             }));
         }
+        let count = clients.len();
         Ok(Self {
             net: Net {
                 tally: Tally {
@@ -105,6 +110,9 @@ impl<'l> Engine<'l> {
                 spare: Vec::new(),
                 opening: 0,
                 sources: plan.sources.clone(),
+                unsent: vec![0; count],
+                unsent_in_all: 0,
+                families: plan.endpoints.iter().map(Families::new).collect(),
                 next_source: share.index as usize,
                 work_began_ns: 0,
                 plan,
@@ -125,6 +133,8 @@ impl<'l> Engine<'l> {
         let mut stage = Stage::Opening;
         let mut marks = watch::Marks::default();
         let mut shown_second = 0;
+        // By when the next look at the clock is due, while the run goes on.
+        let mut expected = None;
         if !opens_first {
             live.ready.store(true, Relaxed);
         }
@@ -169,6 +179,11 @@ impl<'l> Engine<'l> {
                 }
                 Stage::Running => {
                     let measured_ns = now.saturating_sub(self.net.from_ns);
+                    let pause_ns = expected.map_or(0, |expected| now.saturating_sub(expected));
+                    if pause_ns >= PAUSE_NS && measured_ns > 0 {
+                        let tally = &mut self.net.tally;
+                        tally.pause_ns_max = tally.pause_ns_max.max(pause_ns);
+                    }
                     if measured_ns / SECOND > shown_second {
                         shown_second = measured_ns / SECOND;
                         let p99_ns = self.net.tally.latency.recent_p99_ns(measured_ns);
@@ -232,7 +247,14 @@ impl<'l> Engine<'l> {
                 }
             }
             live.show(&self.net.tally);
-            let wait = due.saturating_sub(now_ns());
+            let then = now_ns();
+            let wait = due.saturating_sub(then);
+            // The first turn has much to send.
+            expected = match (&stage, expected) {
+                (Stage::Running, Some(_)) => Some(now + wait),
+                (Stage::Running, None) => Some(then + wait),
+                _ => None,
+            };
             self.turn(driver, wait)?;
         }
     }

@@ -1,20 +1,25 @@
 //! What a thread has beside its driver and its load: clients, buffers, counts.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use veche_net::{Buffer, ConnectionId, Driver, Epoll};
 use veche_proto::websocket::Codecs;
 
-use crate::client::{Client, State, Trust};
+use crate::client::{Client, Family, State, Trust};
 use crate::clock::MILLISECOND;
 use crate::pace::Pace;
-use crate::plan::Plan;
+use crate::plan::{Endpoint, Plan};
 use crate::tally::{Fault, Tally};
 
 /// Spare buffers kept, and the largest of them.
 const SPARE_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
+
+/// What may wait to be sent to one client, and to all of a thread, before they get no more in an open loop. A message
+/// that is larger is sent all the same.
+const UNSENT_BYTES_MAX: usize = 1024 * 1024;
+const UNSENT_IN_ALL_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// An answer that comes so soon after the end is no sign of a server that falls behind.
 const GRACE_NS: u64 = 100 * MILLISECOND;
@@ -45,7 +50,28 @@ pub(crate) struct Net {
     pub(super) opening: u32,
     pub(super) sources: Vec<IpAddr>,
     pub(super) next_source: usize,
+    /// By endpoint.
+    pub(super) families: Vec<Families>,
+    /// By client, bytes that its transport has not taken yet; and all of them.
+    pub(super) unsent: Vec<usize>,
+    pub(super) unsent_in_all: usize,
     pub(super) work_began_ns: u64,
+}
+
+/// The addresses of an endpoint.
+pub(super) struct Families {
+    pub(super) addresses: Vec<Vec<SocketAddr>>,
+    /// The one that has answered last.
+    pub(super) preferred: Family,
+}
+
+impl Families {
+    pub(super) fn new(endpoint: &Endpoint) -> Self {
+        Self {
+            addresses: endpoint.target.families(),
+            preferred: Family::First,
+        }
+    }
 }
 
 impl Net {
@@ -160,7 +186,26 @@ impl Net {
         matches!(self.clients[who as usize].state, State::Closed)
     }
 
-    /// The first of `count` clients that is open and may, from `from` on and round.
+    /// Whether so much waits to be sent to a client that it is to get no more: its server does not read.
+    pub(crate) fn is_full(&self, who: u32) -> bool {
+        let unsent = self.unsent[who as usize];
+        unsent > UNSENT_BYTES_MAX || (unsent > 0 && self.unsent_in_all > UNSENT_IN_ALL_BYTES_MAX)
+    }
+
+    /// Whether a client that is open is full.
+    pub(crate) fn has_full(&self) -> bool {
+        (0..self.clients.len() as u32).any(|who| self.is_open(who) && self.is_full(who))
+    }
+
+    pub(super) fn set_unsent(&mut self, who: u32, bytes: usize) {
+        let unsent = &mut self.unsent[who as usize];
+        self.unsent_in_all = self.unsent_in_all - *unsent + bytes;
+        *unsent = bytes;
+        let most = &mut self.tally.unsent_bytes_max;
+        *most = (*most).max(self.unsent_in_all as u64);
+    }
+
+    /// The first of `count` clients that is open, not full, and may, from `from` on and round.
     pub(crate) fn find_open(
         &self,
         from: u32,
@@ -169,7 +214,7 @@ impl Net {
     ) -> Option<u32> {
         (from..count)
             .chain(0..from)
-            .find(|who| self.is_open(*who) && may(*who))
+            .find(|who| self.is_open(*who) && !self.is_full(*who) && may(*who))
     }
 
     pub(super) fn recycle(&mut self, buffer: Buffer) {
@@ -195,8 +240,9 @@ impl Net {
         }
         let bytes = std::mem::replace(&mut self.out, self.spare.pop().unwrap_or_default());
         let id = client.transport;
-        if let Some(buffer) = driver.send(id, bytes.into(), false) {
-            self.recycle(buffer);
+        match driver.send(id, bytes.into(), false) {
+            Some(buffer) => self.recycle(buffer),
+            None => self.set_unsent(who, driver.unsent(id)),
         }
     }
 

@@ -4,6 +4,10 @@
 
 mod comeback;
 mod place;
+mod replies;
+mod retries;
+
+use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
@@ -19,8 +23,10 @@ use crate::payload::excerpt;
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
 use crate::target::Template;
-use comeback::Comeback;
+use comeback::{Comeback, Entry, doubt};
 use place::Said;
+use replies::{Line, PING, Speech};
+use retries::Retries;
 
 /// Where the numbered message goes in a body.
 const DATA: &str = "{data}";
@@ -46,11 +52,18 @@ pub struct FanoutPlan {
     pub hello: Option<String>,
     /// A number that no other run has: messages of others are none of ours.
     pub run: u32,
-    /// Receivers cut off a second in all; each comes back at once.
+    /// Receivers cut off a second in all; each comes back a little later.
     pub chaos: Option<f64>,
     /// Receivers come back to where they were, and are owed what they missed; a publication counts when it is answered,
     /// and connections that end are opened again, publishers' too.
     pub recover: bool,
+}
+
+/// Whether each line of a publisher is answered, in order and once: its body asks for that with `ack` or an `id`.
+#[must_use]
+pub fn asks_for_answers(body: &str) -> bool {
+    let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    body["ack"] == true || body["id"].is_number() || body["id"].is_string()
 }
 
 /// One thread's part.
@@ -72,6 +85,11 @@ pub(crate) struct Fanout {
     pace: Option<Publishing>,
     chaos: Option<Pace>,
     comeback: Option<Comeback>,
+    retries: Retries,
+    /// By client.
+    speech: Vec<Speech>,
+    /// By publisher, what it has published and no answer to has come; only where answers come in order.
+    asked: Option<Vec<VecDeque<Entry>>>,
     has_begun: bool,
     books: Books,
     greeted: Vec<Greeting>,
@@ -125,6 +143,7 @@ impl Fanout {
             request_head += &format!("{name}: {}\r\n", value.as_str());
         }
         let all = f64::from(endpoint.clients);
+        let is_acknowledged = !scheme.is_websocket() && asks_for_answers(&plan.body);
         let (before, after) = plan.body.split_once(DATA).unwrap_or(("", ""));
         Self {
             before: Template::new(before),
@@ -147,6 +166,10 @@ impl Fanout {
             pace: None,
             chaos: None,
             comeback: plan.recover.then(|| Comeback::new(receivers, publishers)),
+            retries: Retries::new(receivers + publishers),
+            speech: vec![Speech::default(); (receivers + publishers) as usize],
+            asked: (!plan.recover && (scheme.is_http() || is_acknowledged))
+                .then(|| vec![VecDeque::new(); publishers as usize]),
             has_begun: false,
             books: Books {
                 pages: share.ranges[0].clone().map(Page::new).collect(),
@@ -168,13 +191,19 @@ impl Fanout {
     /// The publisher whose turn it is publishes.
     fn publish_in_turn(&mut self, io: &mut Io<'_>, at_ns: u64) {
         let who = self.receivers + self.turn();
-        if io.net.is_open(who) {
-            self.publish(io, who, at_ns);
-        } else {
-            self.count += 1;
-            io.net
-                .fault(&Fault::new(Cause::Closed, "a publisher is not connected"));
-        }
+        let fault = match (io.net.is_open(who), io.net.is_full(who)) {
+            (true, false) => {
+                self.publish(io, who, at_ns);
+                return;
+            }
+            (true, true) => Fault::new(
+                Cause::TimedOut,
+                "a publication was due, and the server does not read what was sent before",
+            ),
+            (false, _) => Fault::new(Cause::Closed, "a publisher is not connected"),
+        };
+        self.count += 1;
+        io.net.fault(&fault);
     }
 
     fn turn(&self) -> u32 {
@@ -189,7 +218,7 @@ impl Fanout {
             let find = |net: &Net| {
                 (from..publishers.end)
                     .chain(publishers.start..from)
-                    .find(|who| net.is_open(*who))
+                    .find(|who| net.is_open(*who) && !net.is_full(*who))
             };
             let Some((who, at_ns)) = due.next(io.net, find) else {
                 return;
@@ -217,6 +246,9 @@ impl Fanout {
         sent.at_ns.push(io.net.now_ns);
         if let Some(comeback) = &mut self.comeback {
             comeback.asked(who, ((publisher, receiver), note.number));
+        } else if let Some(asked) = &mut self.asked {
+            let index = (who - self.receivers) as usize;
+            asked[index].push_back(((publisher, receiver), note.number));
         }
         self.scratch.clear();
         note.write(&mut self.scratch, self.plan.size);
@@ -262,10 +294,7 @@ impl Fanout {
         if io.net.is_open(who) {
             self.books.pages[who as usize].leave();
             io.cut(who);
-            let is_opening = io.reopen(who);
-            if let Some(comeback) = self.comeback.as_mut().filter(|_| !is_opening) {
-                comeback.later(io, who);
-            }
+            self.retries.later(io, who);
         }
     }
 
@@ -283,8 +312,76 @@ impl Fanout {
     fn answered(&mut self, who: u32, is_taken: bool) {
         if let Some(comeback) = &mut self.comeback {
             comeback.answered(who, is_taken, &mut self.books);
+        } else if let Some(asked) = &mut self.asked {
+            let entry = asked[(who - self.receivers) as usize].pop_front();
+            if let Some(entry) = entry.filter(|_| !is_taken) {
+                doubt(&mut self.books, entry);
+            }
         }
         self.unanswered = self.unanswered.saturating_sub(1);
+    }
+
+    /// A message came to a receiver, alone in its frame or with others.
+    fn delivered(&mut self, io: &mut Io<'_>, who: u32, data: &[u8]) {
+        let said = self.comeback.as_ref().and_then(|_| Said::find(data));
+        self.last_ns = io.net.now_ns;
+        let is_first =
+            std::mem::replace(&mut self.greeted[who as usize], Greeting::Over) == Greeting::Awaited;
+        let page = &mut self.books.pages[who as usize];
+        if let Some(comeback) = &mut self.comeback {
+            if let Some(said) = &said
+                && let Some(channel) = &said.subscribed
+            {
+                comeback.joined(io, who, channel, said, page);
+                return;
+            }
+        } else if is_first && self.hello.is_some() {
+            page.return_at(io.net.now_ns);
+        }
+        let found = Note::find(data);
+        if let (Some(comeback), Found::Note(_)) = (&mut self.comeback, &found) {
+            comeback.advance(io, who, said.as_ref());
+        }
+        match found {
+            Found::Note(note) if note.run != self.plan.run => io.net.tally.unasked += 1,
+            Found::Note(note) => {
+                page.receive(note);
+                self.arrived += 1;
+                io.net.answered(note.at_ns, note.at_ns, data.len());
+            }
+            Found::Nothing => match replies::read(data, self.speech[who as usize]) {
+                Line::Connected(speech) => self.speech[who as usize] = speech,
+                Line::Done => {}
+                Line::Refused => {
+                    let words = format!("a receiver was refused: {}", excerpt(data));
+                    io.net.fault(&Fault::new(Cause::BadResponse, words));
+                }
+                Line::Other => {
+                    // The first message may be a greeting.
+                    if !is_first && self.has_begun {
+                        page.foreign();
+                    }
+                    io.net.tally.unasked += 1;
+                }
+            },
+            Found::Corrupt => {
+                page.corrupted();
+                self.arrived += 1;
+                let words = format!(
+                    "a delivery that is not as it was published: {}",
+                    excerpt(data)
+                );
+                io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+            }
+        }
+    }
+
+    /// Answers to what a publisher has published do not come any more: each may be published or not, which is not told
+    /// from its silence, so the ledger expects them.
+    fn forget_asked(&mut self, who: u32) {
+        if let Some(asked) = &mut self.asked {
+            asked[(who - self.receivers) as usize].clear();
+        }
     }
 
     /// Whether all that was published for sure has come, as far as this thread knows.
@@ -326,6 +423,8 @@ impl Load for Fanout {
     }
 
     fn opened(&mut self, io: &mut Io<'_>, who: u32) {
+        self.retries.opened(who);
+        self.speech[who as usize] = Speech::default();
         if who < self.receivers {
             self.greeted[who as usize] = Greeting::Awaited;
             if let Some(hello) = &self.hello {
@@ -359,47 +458,14 @@ impl Load for Fanout {
             self.judge(io, data);
             return;
         }
-        let said = self.comeback.as_ref().and_then(|_| Said::find(data));
-        self.last_ns = io.net.now_ns;
-        let is_first =
-            std::mem::replace(&mut self.greeted[who as usize], Greeting::Over) == Greeting::Awaited;
-        let page = &mut self.books.pages[who as usize];
-        if let Some(comeback) = &mut self.comeback {
-            if let Some(said) = &said
-                && let Some(channel) = &said.subscribed
-            {
-                comeback.joined(io, who, channel, said, page);
-                return;
-            }
-        } else if is_first && self.hello.is_some() {
-            page.return_at(io.net.now_ns);
-        }
-        let found = Note::find(data);
-        if let (Some(comeback), Found::Note(_)) = (&mut self.comeback, &found) {
-            comeback.advance(io, who, said.as_ref());
-        }
-        match found {
-            Found::Note(note) if note.run != self.plan.run => io.net.tally.unasked += 1,
-            Found::Note(note) => {
-                page.receive(note);
-                self.arrived += 1;
-                io.net.answered(note.at_ns, note.at_ns, data.len());
-            }
-            Found::Nothing => {
-                // The first message may be a greeting.
-                if !is_first && self.has_begun {
-                    page.foreign();
+        for message in replies::split(data, self.speech[who as usize]) {
+            match self.speech[who as usize] {
+                Speech::Centrifugo { wants_pongs } if message == PING => {
+                    if wants_pongs {
+                        io.send(who, MessageKind::Text, PING);
+                    }
                 }
-                io.net.tally.unasked += 1;
-            }
-            Found::Corrupt => {
-                page.corrupted();
-                self.arrived += 1;
-                let words = format!(
-                    "a delivery that is not as it was published: {}",
-                    excerpt(data)
-                );
-                io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+                _ => self.delivered(io, who, message),
             }
         }
     }
@@ -419,9 +485,9 @@ impl Load for Fanout {
             if let Some(comeback) = &mut self.comeback {
                 comeback.give_up_answers(who, &mut self.books);
             }
-            let is_opening = io.reopen(who);
-            if let Some(comeback) = self.comeback.as_mut().filter(|_| !is_opening) {
-                comeback.later(io, who);
+            self.forget_asked(who);
+            if !io.reopen(who) {
+                self.retries.later(io, who);
             }
         }
     }
@@ -443,9 +509,11 @@ impl Load for Fanout {
             if !is_receiver {
                 comeback.give_up_answers(who, &mut self.books);
             }
-            comeback.later(io, who);
-        } else if is_receiver && self.plan.chaos.is_some() && io.net.now_ns < io.net.until_ns {
-            io.reopen(who);
+            self.retries.later(io, who);
+        } else if is_receiver && self.plan.chaos.is_some() {
+            self.retries.later(io, who);
+        } else if !is_receiver {
+            self.forget_asked(who);
         }
     }
 
@@ -468,8 +536,8 @@ impl Load for Fanout {
             };
             self.pace = Some(pace);
         }
-        if let Some(comeback) = &mut self.comeback {
-            next = next.min(comeback.retry(io));
+        if now < until || self.comeback.is_some() {
+            next = next.min(self.retries.retry(io));
         }
         if let Some(mut chaos) = self.chaos.take() {
             while chaos.due(now) <= now && now < until {
@@ -487,8 +555,8 @@ impl Load for Fanout {
             self.publish_patiently(io, &mut due);
             self.pace = Some(Publishing::Patiently(due));
         }
-        if let Some(comeback) = &mut self.comeback {
-            comeback.retry(io);
+        if self.comeback.is_some() {
+            self.retries.retry(io);
         }
     }
 
@@ -501,9 +569,13 @@ impl Load for Fanout {
             // What is missing is waited for until the time is up.
             return quiet_ns > QUIET_NS && self.has_all(net, comeback);
         }
-        if !is_all_here || self.plan.chaos.is_some() {
+        if !is_all_here {
             // How much is to come is not known here.
             return quiet_ns > QUIET_NS;
+        }
+        if self.plan.chaos.is_some() {
+            // What is neither here nor away is waited for until the time is up.
+            return quiet_ns > QUIET_NS && self.books.settle().lost == 0;
         }
         let published: u64 = self.books.log.values().map(Sent::published).sum();
         let expected = if self.plan.to_one {

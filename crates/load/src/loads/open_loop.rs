@@ -75,12 +75,16 @@ impl OpenLoop {
             count += 1;
             measured += u64::from(net.is_measured(due));
         }
-        let (cause, words) = match net.has_open() {
-            true => (
+        let (cause, words) = match (net.has_open(), net.has_full()) {
+            (true, true) => (
+                Cause::TimedOut,
+                "the server does not read what was sent before",
+            ),
+            (true, false) => (
                 Cause::TimedOut,
                 "no connection was free for them to the end",
             ),
-            false => (Cause::Closed, "no connection was open to the end"),
+            (false, _) => (Cause::Closed, "no connection was open to the end"),
         };
         let words = format!("{what} were due, and {words}");
         net.tally.faults(&Fault::new(cause, words), count);

@@ -148,6 +148,7 @@ pub(crate) fn full() -> Report {
         server: Some(ServerUse {
             pid: 4_242,
             processes: 2,
+            cpu_busiest: 0.5,
             cpu_s: 5.25,
             cpu_us_per_message: Some(5.25),
             rss_before_bytes: 12 << 20,
@@ -161,6 +162,8 @@ pub(crate) fn full() -> Report {
             cpu_us_per_message: Some(4.5),
             waited: 0.003,
             lag_us_max: 1_234.0,
+            pause_us_max: 0.0,
+            unsent_bytes_max: 4_096,
             late_sends: 12,
             bytes_per_connection: Some(700.0),
             bottleneck: false,

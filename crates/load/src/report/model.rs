@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The version of this form; it grows when a field changes its meaning or goes.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Report {
     pub settings: Settings,
     /// The time that was measured, without warm-up.
     pub seconds: f64,
-    /// Whether Ctrl-C ended the run early.
+    /// Whether a signal ended the run early: all figures are partial then.
     pub interrupted: bool,
     /// Whether processes of the tester were lost, and with them their part of all figures: [`GeneratorUse::lost`].
     #[serde(default)]
@@ -299,7 +299,7 @@ pub struct Interval {
 pub struct Ledger {
     /// Receivers.
     pub receivers: u64,
-    /// Publications, with those of the warm-up.
+    /// Publications, with those of the warm-up; where each is answered, without those that were refused.
     pub published: u64,
     /// Publications times receivers.
     pub expected: u64,
@@ -448,6 +448,9 @@ pub struct ServerUse {
     pub pid: u32,
     /// It and its descendants.
     pub processes: u64,
+    /// CPU time of the busiest thread, as a share of the measured time: 1 is a whole core.
+    #[serde(default)]
+    pub cpu_busiest: f64,
     /// CPU time, all of them.
     pub cpu_s: f64,
     /// CPU time for each of [`Messages::received_in_time`].
@@ -476,6 +479,12 @@ pub struct GeneratorUse {
     pub waited: f64,
     /// Longest turn of a thread's loop: for so long nothing was sent or received.
     pub lag_us_max: f64,
+    /// Longest time beyond what it was to wait in which a thread did not run, from 250 ms on; 0 if there was none.
+    #[serde(default)]
+    pub pause_us_max: f64,
+    /// Most bytes that waited to be sent at a time, of the thread that had most.
+    #[serde(default)]
+    pub unsent_bytes_max: u64,
     /// Sends that left more than a millisecond after their intended time (open loop).
     pub late_sends: u64,
     /// Resident memory of the tester for each connection.

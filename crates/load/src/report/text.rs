@@ -65,6 +65,10 @@ pub(crate) fn is_bottleneck(report: &Report) -> bool {
 /// Why these figures may not mean what they seem to, each in a sentence; the tester's own part is not among them.
 pub(crate) fn doubts(report: &Report) -> Vec<String> {
     let mut doubts: Vec<String> = incomplete(report).into_iter().collect();
+    if report.interrupted {
+        doubts
+            .push("PARTIAL: the run was interrupted; these are the figures up to then.".to_owned());
+    }
     if let Some(http) = report.http.as_ref().filter(|http| http.is_mixed()) {
         let lengths = http.body_bytes.len() as u64 + u64::from(http.other_body_bytes > 0);
         doubts.push(format!(

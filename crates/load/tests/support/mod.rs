@@ -138,3 +138,19 @@ pub(crate) fn assert_clean(report: &Report) {
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
+
+/// Holds what a report says against the truth, each figure to the message, and prints it as a row of the table in
+/// bench/results (`cargo test --test truth -- --nocapture --test-threads 1 | grep '^| '`).
+#[track_caller]
+pub(crate) fn row(question: &str, server: &str, figures: &[(&str, u64, u64)]) {
+    let words = |of: fn(&(&str, u64, u64)) -> u64| {
+        let all: Vec<_> = figures
+            .iter()
+            .map(|figure| format!("{} {}", of(figure), figure.0))
+            .collect();
+        all.join(", ")
+    };
+    let (truth, told) = (words(|figure| figure.1), words(|figure| figure.2));
+    println!("| {question} | {server} | {truth} | {told} |");
+    assert_eq!(told, truth, "{server}");
+}

@@ -14,7 +14,7 @@ use veche_load::payload::{Content, PayloadPlan};
 use veche_load::plan::Plan;
 use veche_load::report::Report;
 
-use crate::support::{Next, assert_clean, at_once, endpoint, plan, report, serve_websocket};
+use crate::support::{Next, assert_clean, at_once, endpoint, plan, report, row, serve_websocket};
 
 fn run(address: SocketAddr, load: LoadPlan) -> Report {
     let endpoint = endpoint(&format!("ws://{address}/"), 4);
@@ -71,7 +71,14 @@ fn answers_that_come_again_are_duplicates_and_nothing_else() {
         assert_clean(&report);
         let messages = &report.messages;
         assert!(messages.duplicated > 50, "{messages:?}");
-        assert_eq!(messages.duplicated, twice.load(SeqCst), "{messages:?}");
+        row(
+            "echo",
+            "answers one in seven twice",
+            &[
+                ("duplicated", twice.load(SeqCst), messages.duplicated),
+                ("errors", 0, report.errors.count()),
+            ],
+        );
         assert_eq!((messages.unasked, messages.late, messages.lost), (0, 0, 0));
     });
 }
@@ -87,7 +94,14 @@ fn messages_of_others_take_no_answer() {
         assert_clean(&report);
         let messages = &report.messages;
         assert!(messages.unasked > 50, "{messages:?}");
-        assert_eq!(messages.unasked, foreign.load(SeqCst), "{messages:?}");
+        row(
+            "echo",
+            "sends a message of its own before one in seven answers",
+            &[
+                ("unasked", foreign.load(SeqCst), messages.unasked),
+                ("errors", 0, report.errors.count()),
+            ],
+        );
         assert_eq!(
             (messages.duplicated, messages.late, messages.lost),
             (0, 0, 0)
@@ -103,7 +117,14 @@ fn answers_that_never_come_are_lost_and_no_others() {
         let messages = &report.messages;
         let truth = lost.load(SeqCst);
         assert!(truth > 20, "{messages:?}");
-        assert_eq!(messages.unanswered, truth, "{messages:?}");
+        row(
+            "echo",
+            "does not answer one in ten",
+            &[
+                ("unanswered", truth, messages.unanswered),
+                ("errors", truth, report.errors.count()),
+            ],
+        );
         // With the last ones of a connection nothing overtakes them: they are late for ever.
         assert!((truth - 4..=truth).contains(&messages.lost), "{messages:?}");
         assert_eq!(report.errors.count(), truth, "{:?}", report.errors);
@@ -152,7 +173,14 @@ fn answers_that_are_overtaken_are_late() {
         assert_clean(&report);
         let messages = &report.messages;
         assert!(messages.late > 50, "{messages:?}");
-        assert_eq!(messages.late, late.load(SeqCst), "{messages:?}");
+        row(
+            "echo",
+            "holds back one in four answers behind the next",
+            &[
+                ("late", late.load(SeqCst), messages.late),
+                ("errors", 0, report.errors.count()),
+            ],
+        );
         assert_eq!(
             (messages.duplicated, messages.lost, messages.unasked),
             (0, 0, 0)
@@ -260,7 +288,14 @@ fn a_closed_loop_goes_on_when_an_answer_is_not_there_in_time() {
         let messages = &report.messages;
         let truth = lost.load(SeqCst);
         assert!(messages.received > 300, "{messages:?}");
-        assert_eq!(messages.unanswered, truth, "{messages:?}");
+        row(
+            "echo",
+            "never answers one in twenty (closed loop, time limit 50 ms)",
+            &[
+                ("unanswered", truth, messages.unanswered),
+                ("errors", truth, report.errors.count()),
+            ],
+        );
         assert_eq!(report.errors.count(), truth, "{:?}", report.errors);
         assert_eq!((messages.duplicated, report.connections.dead), (0, 0));
     });
@@ -300,7 +335,11 @@ fn connections_that_say_nothing_any_more_are_dead() {
         timeout_ns: 100_000_000,
         ..plan(vec![endpoint], echo(1, None), 600)
     });
-    assert_eq!(report.connections.dead, 2, "{report:#?}");
+    row(
+        "echo",
+        "two of four connections fall silent",
+        &[("dead", 2, report.connections.dead)],
+    );
     assert_eq!(report.connections.disconnected, 0);
     assert_eq!(report.messages.unanswered, report.errors.timed_out);
 }

@@ -14,7 +14,7 @@ use veche_load::report::{Report, Style};
 use veche_load::target::Template;
 
 use crate::support::http::{After, Request, response, serve_http};
-use crate::support::{assert_clean, endpoint, plan, report, serve};
+use crate::support::{assert_clean, endpoint, plan, report, row, serve};
 
 /// A closed loop of GET with one request in flight.
 pub(super) fn get() -> HttpPlan {
@@ -64,7 +64,18 @@ fn half_errors_are_seen_as_such() {
         http.statuses[&200].abs_diff(http.statuses[&500]) <= 3,
         "{http:?}"
     );
-    assert_eq!(report.errors.bad_response, http.statuses[&500]);
+    row(
+        "http",
+        "answers every other request with 500",
+        &[
+            ("failed", http.statuses[&500], report.errors.bad_response),
+            (
+                "in the throughput",
+                http.statuses[&200],
+                report.messages.received_in_time,
+            ),
+        ],
+    );
     assert_eq!(report.errors.count(), report.errors.bad_response);
     assert_eq!(report.errors.examples["bad_response"], "status 500");
     assert_eq!(http.unexpected_bodies, None);
@@ -414,7 +425,11 @@ fn a_request_without_a_response_costs_its_connection_only() {
         )
     });
     assert!(report.messages.received > 60, "{:?}", report.messages);
-    assert_eq!(report.connections.dead, 3, "{:?}", report.connections);
+    row(
+        "http",
+        "three connections never respond",
+        &[("dead", 3, report.connections.dead)],
+    );
     assert_eq!(report.connections.reconnected, 3);
     assert_eq!((report.errors.timed_out, report.errors.count()), (3, 3));
     assert_eq!(report.messages.unanswered, 3);

@@ -15,7 +15,9 @@ use veche_load::report::model::{Ledger, LedgerPage};
 use veche_proto::websocket::MessageKind;
 
 use crate::support::websocket::frame;
-use crate::support::{Next, WebSocket, at_once, endpoint, plan, report, serve, serve_websocket};
+use crate::support::{
+    Next, WebSocket, at_once, endpoint, plan, report, row, serve, serve_websocket,
+};
 
 /// When nothing came for so long, what is held back goes out.
 const QUIET: Duration = Duration::from_millis(250);
@@ -270,7 +272,20 @@ fn compare(server: &Server, plan: Plan) -> Ledger {
     let report = report(plan);
     let ledger = report.ledger.expect("a ledger");
     let truth = server.truth();
-    assert_eq!(Truth::of(&ledger), truth);
+    let told = Truth::of(&ledger);
+    row(
+        "broadcast",
+        "faults on a seeded schedule",
+        &[
+            ("published", truth.published, told.published),
+            ("expected", truth.sent_to, told.sent_to),
+            ("lost", truth.lost, told.lost),
+            ("duplicated", truth.duplicated, told.duplicated),
+            ("reordered", truth.reordered, told.reordered),
+            ("corrupted", truth.corrupted, told.corrupted),
+            ("foreign", truth.foreign, told.foreign),
+        ],
+    );
     assert_eq!(
         ledger.expected,
         ledger.delivered + ledger.corrupted + ledger.lost + ledger.away,
@@ -375,7 +390,7 @@ fn chaos_adds_up() {
         let server = Server::start(Mischief::default(), 5);
         let ways_in = endpoint(&format!("ws://{}/publish", server.websocket), 2);
         let load = LoadPlan::Fanout(FanoutPlan {
-            chaos: Some(60.0),
+            chaos: Some(30.0),
             ..fanout("{data}", 1000.0)
         });
         let report = report(Plan {
@@ -384,7 +399,7 @@ fn chaos_adds_up() {
         });
         let ledger = report.ledger.expect("a ledger");
         assert!(
-            report.connections.reconnected > 40,
+            report.connections.reconnected > 15,
             "{:?}",
             report.connections
         );

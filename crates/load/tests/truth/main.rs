@@ -6,10 +6,12 @@ mod support;
 
 mod answers;
 mod bad_servers;
+mod centrifugo;
 mod http;
 mod ledger;
 mod open_loop;
 mod overload;
+mod reconnects;
 mod recovery;
 mod shootout;
 mod tls;

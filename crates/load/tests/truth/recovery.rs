@@ -14,7 +14,7 @@ use veche_load::report::model::{Ledger, Recovery, Report};
 use veche_proto::websocket::MessageKind;
 
 use crate::support::websocket::frame;
-use crate::support::{WebSocket, at_once, endpoint, plan, report, serve};
+use crate::support::{WebSocket, at_once, endpoint, plan, report, row, serve};
 
 /// What a server does to those who come back, or to publishers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -312,6 +312,18 @@ fn each_fault_of_a_recovery_is_found_and_none_more() {
             reordered: ledger.reordered,
             gone: ledger.away,
         };
+        row(
+            "broadcast",
+            &format!("receivers that are ended come back ({manner:?})"),
+            &[
+                ("published", truth.answered, told.answered),
+                ("returned", truth.returned, told.returned),
+                ("refused", truth.refused, told.refused),
+                ("lost", truth.lost, told.lost),
+                ("duplicated", truth.duplicated, told.duplicated),
+                ("reordered", truth.reordered, told.reordered),
+            ],
+        );
         assert_eq!(told, truth, "{manner:?}: {ledger:?}");
         assert!(truth.answered >= 500 && truth.returned > 15, "{truth:?}");
         let expected_faults = match manner {
@@ -349,7 +361,7 @@ fn chaos_excuses_nothing_where_clients_recover() {
         let (report, ledger, recovery) = run(&server, (8, 2), threads, load);
         let truth = server.truth();
         assert_eq!(ledger.published, truth.answered);
-        assert!(recovery.returned > 80, "{recovery:?}");
+        assert!(recovery.returned > 50, "{recovery:?}");
         // Who is cut off again before he is told has come back once less than the server knows.
         assert!(
             recovery.returned <= truth.returned,

@@ -18,10 +18,11 @@ pub(super) enum Exit {
     TimedOut = 6,
     Killed = 7,
     Errors = 8,
+    Interrupted = 130,
 }
 
 /// Each code with its meaning.
-pub(super) const CODES: [(Exit, &str); 9] = [
+pub(super) const CODES: [(Exit, &str); 10] = [
     (Exit::Ok, "done"),
     (
         Exit::Config,
@@ -48,6 +49,10 @@ pub(super) const CODES: [(Exit, &str); 9] = [
     (
         Exit::Errors,
         "bench: the run is reported, but not all went well, or a promise of a scenario was not kept",
+    ),
+    (
+        Exit::Interrupted,
+        "bench: a signal ended the run early, and the report is of what was measured until then",
     ),
 ];
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::server::Server;
 use crate::support::{SOON, Setup, now, process};
-use crate::{Outcome, serve, silence, spawn};
+use crate::{Outcome, known, serve, silence, spawn};
 
 /// Interrupts it after a while and waits for its end, which has to come soon.
 fn interrupt(mut tester: Child) -> Outcome {
@@ -52,7 +52,9 @@ fn a_run_still_reports() {
     ] {
         let long: &[&str] = if interrupted { &long } else { &[] };
         let outcome = interrupt(spawn(&[arguments, &["-n", "5"], long].concat()));
-        assert_eq!(outcome.code, Some(0), "{outcome:#?}");
+        let code = if interrupted { 130 } else { 0 };
+        assert_eq!(outcome.code, Some(code), "{outcome:#?}");
+        assert_eq!(outcome.complaint.contains("partial"), interrupted);
         assert_eq!(outcome.at("/interrupted"), &Value::Bool(interrupted));
         assert!(outcome.count("/messages/received") > 0, "{outcome:#?}");
         assert_eq!(
@@ -84,6 +86,14 @@ fn so_does_one_that_is_still_connecting() {
             &Value::Bool(true),
             "{outcome:#?}"
         );
-        assert_eq!(outcome.count("/messages/received"), 0);
+        known::row(
+            arguments[0],
+            "never answers the handshake, and Ctrl-C is pressed",
+            &[
+                ("received", 0, outcome.count("/messages/received")),
+                ("exit code", 130, outcome.code.unwrap_or(0) as u64),
+            ],
+        );
+        assert_eq!(outcome.code, Some(130), "{outcome:#?}");
     }
 }

@@ -11,6 +11,7 @@ mod known;
 mod bad_input;
 mod faults;
 mod interrupt;
+mod itself;
 mod lost;
 mod overload;
 mod real_server;

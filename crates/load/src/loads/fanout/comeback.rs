@@ -1,29 +1,18 @@
 //! Clients that come back to where they were, whatever becomes of the server: receivers with the position of what they
 //! have got, publishers with what was not answered written down as unsure.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use super::place::{Places, Said};
-use crate::clock::MILLISECOND;
 use crate::engine::Io;
 use crate::ledger::{Books, Page, Returns};
 use crate::tally::{Cause, Fault};
-
-/// The first wait before a connection is opened again that has ended or failed; it doubles with each failure up to the
-/// last. Half of each is left to chance, so that all do not come at once.
-const BACKOFF_NS: u64 = 100 * MILLISECOND;
-const BACKOFF_NS_MAX: u64 = 1_600 * MILLISECOND;
 
 /// What a thread knows of its clients.
 pub(super) struct Comeback {
     /// By client, receivers first.
     receivers: Vec<Receiver>,
     publishers: Vec<Publisher>,
-    /// When whom to open again.
-    retries: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Failures in a row.
-    failures: Vec<u8>,
     pub(super) returns: Returns,
 }
 
@@ -62,8 +51,6 @@ impl Comeback {
         Self {
             receivers: (0..receivers).map(|_| Receiver::default()).collect(),
             publishers: (0..publishers).map(|_| Publisher::default()).collect(),
-            retries: BinaryHeap::new(),
-            failures: vec![0; (receivers + publishers) as usize],
             returns: Returns::default(),
         }
     }
@@ -77,7 +64,6 @@ impl Comeback {
 
     /// A connection is open. Who has no place yet gets what comes from now on.
     pub(super) fn opened(&mut self, who: u32, page: Option<&mut Page>, now_ns: u64) {
-        self.failures[who as usize] = 0;
         if let (Some(receiver), Some(page)) = (self.receivers.get_mut(who as usize), page) {
             receiver.heard = Heard::Nothing;
             if receiver.places.is_empty() {
@@ -203,29 +189,6 @@ impl Comeback {
         true
     }
 
-    /// Opens a client again, a little later.
-    pub(super) fn later(&mut self, io: &mut Io<'_>, who: u32) {
-        let failures = &mut self.failures[who as usize];
-        let longest = (BACKOFF_NS << (*failures).min(16)).min(BACKOFF_NS_MAX);
-        *failures = failures.saturating_add(1);
-        let wait = io.net.rng.u64(longest / 2..=longest);
-        self.retries.push(Reverse((io.net.now_ns + wait, who)));
-    }
-
-    /// Opens those again whose time has come; when the next one's does.
-    pub(super) fn retry(&mut self, io: &mut Io<'_>) -> u64 {
-        while let Some(Reverse((due_ns, who))) = self.retries.peek().copied() {
-            if due_ns > io.net.now_ns {
-                return due_ns;
-            }
-            self.retries.pop();
-            if io.net.is_closed(who) && !io.reopen(who) {
-                self.later(io, who);
-            }
-        }
-        u64::MAX
-    }
-
     /// Whether a receiver is where it was, or never had a place.
     pub(super) fn is_back(&self, who: u32) -> bool {
         let receiver = &self.receivers[who as usize];
@@ -234,7 +197,7 @@ impl Comeback {
 }
 
 /// Writes down that a publication may have happened or not.
-fn doubt(books: &mut Books, (key, number): Entry) {
+pub(super) fn doubt(books: &mut Books, (key, number): Entry) {
     let unsure = &mut books.log.entry(key).or_default().unsure;
     // Connections of one publisher follow each other, and so do its numbers.
     unsure.push(number);

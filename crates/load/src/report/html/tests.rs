@@ -27,7 +27,7 @@ fn words_of_others_stay_words() {
     assert_eq!(page.matches("</script").count(), 1);
     assert!(!page.contains("<img") && !page.contains("onerror=\""));
     assert_eq!(
-        page.matches("\"schema\":2").count(),
+        page.matches("\"schema\":3").count(),
         2,
         "only the report and its phase"
     );

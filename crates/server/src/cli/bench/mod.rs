@@ -1,6 +1,7 @@
 //! `veche bench`: the load tester's flags, its progress and its reports.
 
 mod limits;
+mod mask;
 mod options;
 mod plan;
 mod scenario;
@@ -220,8 +221,18 @@ fn compare(args: &CompareArgs) -> Result<(), Failure> {
     }
 }
 
+/// Fails if the run was interrupted.
+fn was_whole(report: &Report) -> Result<(), Failure> {
+    if report.interrupted {
+        let words = "interrupted: the report is partial, of what was measured until then";
+        return Err(Failure::new(Exit::Interrupted, words));
+    }
+    Ok(())
+}
+
 /// What a shell gets back.
 fn verdict(report: &Report) -> Result<(), Failure> {
+    was_whole(report)?;
     somebody_was_there(report)?;
     let faults = report.ledger.as_ref().map_or(0, |ledger| {
         ledger.lost + ledger.duplicated + ledger.reordered + ledger.corrupted

@@ -198,7 +198,8 @@ pub(super) struct PublishArgs {
     /// A header line of publishers, instead of those of --header
     #[arg(long, value_name = "NAME: VALUE")]
     pub(super) publish_header: Vec<String>,
-    /// Cut off so many receivers a second; they come back at once, and the ledger has to add up all the same
+    /// Cut off so many receivers a second; each comes back after 50 to 100 ms, later where that fails, and the
+    /// ledger has to add up all the same
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(super) chaos: Option<f64>,
     /// Receivers come back with the position of the last message they have got (?since=…, for routes of Veche with

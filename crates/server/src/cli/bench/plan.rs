@@ -8,7 +8,7 @@ use std::time::Duration;
 use veche_load::ledger::NOTE_BYTES_MIN;
 use veche_load::loads::LoadPlan;
 use veche_load::loads::echo::EchoPlan;
-use veche_load::loads::fanout::FanoutPlan;
+use veche_load::loads::fanout::{FanoutPlan, asks_for_answers};
 use veche_load::loads::http::{HttpPlan, Request};
 use veche_load::loads::shootout::ShootoutPlan;
 use veche_load::loads::storm::StormPlan;
@@ -176,15 +176,7 @@ pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, Failure> {
 
 /// Whether a publisher learns of each publication that it is done, in order, and of nothing else.
 fn is_answered(scheme: Scheme, body: &str) -> bool {
-    let asks = || {
-        let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
-        body["ack"] == true
-            || matches!(
-                body["id"],
-                serde_json::Value::Number(_) | serde_json::Value::String(_)
-            )
-    };
-    scheme.is_http() || (scheme == Scheme::Tcp && asks())
+    scheme.is_http() || (scheme == Scheme::Tcp && asks_for_answers(body))
 }
 
 /// What no other run has, of this machine or of another on the same server.
@@ -237,8 +229,9 @@ const CONNECTIONS_PER_SOURCE: u32 = 5_000;
 /// Local addresses. Towards this machine itself there are as many as it takes.
 fn sources(endpoints: &[Endpoint], common: &Common) -> Vec<IpAddr> {
     let is_here = |endpoint: &Endpoint| {
-        let mut addresses = endpoint.target.addresses.iter();
-        addresses.all(|address| address.ip().is_loopback() && address.is_ipv4())
+        let addresses = &endpoint.target.addresses;
+        let is_first_v4 = addresses.first().is_some_and(|address| address.is_ipv4());
+        is_first_v4 && addresses.iter().all(|address| address.ip().is_loopback())
     };
     let needed = common.connections.div_ceil(CONNECTIONS_PER_SOURCE);
     let is_enough = common.connections <= CONNECTIONS_PER_SOURCE_MAX;
@@ -280,7 +273,7 @@ pub(super) fn settings(common: &Common, plan: &Plan) -> Settings {
     let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
     Settings {
         // Without the program's name and "bench".
-        command: std::env::args().skip(2).collect(),
+        command: super::mask::mask(std::env::args().skip(2)),
         label: common.label.clone(),
         connections: u64::from(plan.clients()),
         duration_s: plan.duration_ns.map(seconds),

@@ -21,7 +21,7 @@ use veche_load::report::model::{Check, Ledger, Report, ServerUse};
 use veche_load::run::is_running;
 
 use super::screen::{self, Line};
-use super::{interrupts, measure, print_json, somebody_was_there, write_page};
+use super::{interrupts, measure, print_json, somebody_was_there, was_whole, write_page};
 use crate::cli::exit::{self, Exit, Failure};
 use elsewhere::{Elsewhere, Place};
 use file::{Phase, Scenario};
@@ -75,6 +75,7 @@ pub(super) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     report.interrupted |= interrupts.load(SeqCst) > 0;
     judge(&scenario, &mut report);
     deliver(&report, args)?;
+    was_whole(&report)?;
     somebody_was_there(&report)?;
     verdict(&report)
 }

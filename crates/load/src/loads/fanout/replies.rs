@@ -1,0 +1,140 @@
+//! Frames of Centrifugo's client protocol in JSON: replies and pushes, one in each line, and pings.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// A ping, and the answer to it.
+pub(super) const PING: &[u8] = b"{}";
+
+/// How the server of a connection speaks, from its reply to `connect` on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Speech {
+    /// Messages of any form, one in each frame.
+    #[default]
+    Any,
+    /// Centrifugo's protocol.
+    Centrifugo {
+        /// Pings are to be answered.
+        wants_pongs: bool,
+    },
+}
+
+#[derive(Deserialize)]
+struct Reply {
+    #[serde(default)]
+    id: u32,
+    connect: Option<Connect>,
+    error: Option<IgnoredAny>,
+    push: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Connect {
+    // Every reply to a connect has it.
+    #[serde(rename = "client")]
+    _client: IgnoredAny,
+    #[serde(default)]
+    pong: bool,
+}
+
+/// A line that is not a publication of the run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// The connection is one of Centrifugo's protocol from here on.
+    Connected(Speech),
+    /// A command was carried out.
+    Done,
+    /// A command was refused.
+    Refused,
+    /// Anything else.
+    Other,
+}
+
+/// Reads a line.
+pub(super) fn read(line: &[u8], speech: Speech) -> Line {
+    let Ok(reply) = serde_json::from_slice::<Reply>(line) else {
+        return Line::Other;
+    };
+    match (reply.connect, speech) {
+        (Some(connect), _) => Line::Connected(Speech::Centrifugo {
+            wants_pongs: connect.pong,
+        }),
+        (None, Speech::Any) => Line::Other,
+        _ if reply.id == 0 || reply.push.is_some() => Line::Other,
+        _ if reply.error.is_some() => Line::Refused,
+        _ => Line::Done,
+    }
+}
+
+/// The messages of a frame: its lines if they are objects of JSON, each whole, else all of it.
+pub(super) fn split(data: &[u8], speech: Speech) -> impl Iterator<Item = &[u8]> {
+    let is_object = |line: &[u8]| line.starts_with(b"{") && line.ends_with(b"}");
+    let are_lines = data.contains(&b'\n') && (speech != Speech::Any || lines(data).all(is_object));
+    let (split, whole) = match are_lines {
+        true => (Some(lines(data)), None),
+        false => (None, Some(data)),
+    };
+    split.into_iter().flatten().chain(whole)
+}
+
+fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = data.split(|byte| *byte == b'\n');
+    lines.filter(|line| !line.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CENTRIFUGO: Speech = Speech::Centrifugo { wants_pongs: true };
+
+    #[test]
+    fn frames_are_split_where_they_hold_lines() {
+        let count = |data: &[u8], speech| split(data, speech).count();
+        assert_eq!(count(b"{}\n{\"push\":{}}\n", Speech::Any), 2);
+        assert_eq!(count(b"{}", Speech::Any), 1);
+        assert_eq!(count(b"", Speech::Any), 1);
+        // Indented, and text.
+        assert_eq!(count(b"{\n \"a\": 1\n}", Speech::Any), 1);
+        assert_eq!(count(b"one\ntwo", Speech::Any), 1);
+        // A line that was cut off on its way does not hide the others.
+        assert_eq!(count(b"{\"push\":{\n{}", CENTRIFUGO), 2);
+    }
+
+    #[test]
+    fn replies() {
+        let connected = |pong| Line::Connected(Speech::Centrifugo { wants_pongs: pong });
+        for (line, speech, expected) in [
+            (
+                r#"{"id":1,"connect":{"client":"a","pong":true}}"#,
+                Speech::Any,
+                connected(true),
+            ),
+            (
+                r#"{"id":1,"connect":{"client":"a","ping":25}}"#,
+                Speech::Any,
+                connected(false),
+            ),
+            (
+                r#"{"id":1,"connect":{"name":"a"}}"#,
+                Speech::Any,
+                Line::Other,
+            ),
+            (r#"{"id":2,"subscribe":{}}"#, CENTRIFUGO, Line::Done),
+            (r#"{"id":2,"subscribe":{}}"#, Speech::Any, Line::Other),
+            (
+                r#"{"id":2,"error":{"code":103}}"#,
+                CENTRIFUGO,
+                Line::Refused,
+            ),
+            (
+                r#"{"push":{"channel":"a","pub":{}}}"#,
+                CENTRIFUGO,
+                Line::Other,
+            ),
+            ("hello", CENTRIFUGO, Line::Other),
+        ] {
+            assert_eq!(read(line.as_bytes(), speech), expected, "{line}");
+        }
+    }
+}

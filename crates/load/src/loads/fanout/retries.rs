@@ -1,0 +1,56 @@
+//! Which clients are to be opened again, and when.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::clock::MILLISECOND;
+use crate::engine::Io;
+
+/// The first wait before a connection is opened again that was cut off, has ended or failed; it doubles with each failure
+/// up to the last. Half of each is left to chance, so that all do not come at once.
+const BACKOFF_NS: u64 = 100 * MILLISECOND;
+const BACKOFF_NS_MAX: u64 = 1_600 * MILLISECOND;
+
+/// The waiting clients of a thread.
+pub(super) struct Retries {
+    waiting: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Attempts since the client was open, by client.
+    attempts: Vec<u8>,
+}
+
+impl Retries {
+    pub(super) fn new(clients: u32) -> Self {
+        Self {
+            waiting: BinaryHeap::new(),
+            attempts: vec![0; clients as usize],
+        }
+    }
+
+    /// A client is open: its next wait is the shortest again.
+    pub(super) fn opened(&mut self, who: u32) {
+        self.attempts[who as usize] = 0;
+    }
+
+    /// Opens a client again, a little later.
+    pub(super) fn later(&mut self, io: &mut Io<'_>, who: u32) {
+        let attempts = &mut self.attempts[who as usize];
+        let longest = (BACKOFF_NS << (*attempts).min(16)).min(BACKOFF_NS_MAX);
+        *attempts = attempts.saturating_add(1);
+        let wait = io.net.rng.u64(longest / 2..=longest);
+        self.waiting.push(Reverse((io.net.now_ns + wait, who)));
+    }
+
+    /// Opens those again whose time has come; when the next one's does.
+    pub(super) fn retry(&mut self, io: &mut Io<'_>) -> u64 {
+        while let Some(Reverse((due_ns, who))) = self.waiting.peek().copied() {
+            if due_ns > io.net.now_ns {
+                return due_ns;
+            }
+            self.waiting.pop();
+            if io.net.is_closed(who) && !io.reopen(who) {
+                self.later(io, who);
+            }
+        }
+        u64::MAX
+    }
+}

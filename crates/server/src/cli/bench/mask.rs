@@ -1,0 +1,115 @@
+//! The command line as a report shows it: without the values of headers and cookies, which may be secrets.
+
+const MASK: &str = "***";
+
+/// Headers whose values are no secrets.
+const HARMLESS: [&str; 8] = [
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "connection",
+    "content-type",
+    "host",
+    "origin",
+    "user-agent",
+];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Header,
+    Cookie,
+}
+
+/// Masks the values of headers and cookies in arguments.
+pub(super) fn mask(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut pending = None;
+    let masked = arguments.map(|argument| {
+        if let Some(kind) = pending.take() {
+            return value(kind, &argument);
+        }
+        let flags = [
+            ("--header", Kind::Header),
+            ("--publish-header", Kind::Header),
+            ("--cookie", Kind::Cookie),
+            ("-H", Kind::Header),
+        ];
+        for (flag, kind) in flags {
+            let Some(rest) = argument.strip_prefix(flag) else {
+                continue;
+            };
+            if rest.is_empty() {
+                pending = Some(kind);
+                return argument;
+            }
+            if let Some(given) = rest.strip_prefix('=') {
+                return format!("{flag}={}", value(kind, given));
+            }
+            if flag == "-H" {
+                return format!("{flag}{}", value(kind, rest));
+            }
+        }
+        argument
+    });
+    masked.collect()
+}
+
+fn value(kind: Kind, given: &str) -> String {
+    match kind {
+        Kind::Header => match given.split_once(':') {
+            Some((name, _)) if HARMLESS.contains(&name.trim().to_ascii_lowercase().as_str()) => {
+                given.to_owned()
+            }
+            Some((name, _)) => format!("{name}: {MASK}"),
+            None => MASK.to_owned(),
+        },
+        Kind::Cookie => match given.split_once('=') {
+            // Several may stand in one.
+            Some((name, _)) if !name.contains(';') => format!("{name}={MASK}"),
+            _ => MASK.to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_masked_and_nothing_else() {
+        let given = [
+            "echo",
+            "ws://a/",
+            "-H",
+            "Authorization: Bearer x",
+            "-HCookie: a=x",
+            "--header=X-Key:x",
+            "--publish-header",
+            "X-Key: x",
+            "--cookie",
+            "sid=x; b=x",
+            "--cookie=sid=x",
+            "-H",
+            "Origin: https://a",
+            "--hold",
+            "1s",
+        ];
+        let shown = [
+            "echo",
+            "ws://a/",
+            "-H",
+            "Authorization: ***",
+            "-HCookie: ***",
+            "--header=X-Key: ***",
+            "--publish-header",
+            "X-Key: ***",
+            "--cookie",
+            "sid=***",
+            "--cookie=sid=***",
+            "-H",
+            "Origin: https://a",
+            "--hold",
+            "1s",
+        ];
+        assert_eq!(mask(given.map(str::to_owned).into_iter()), shown);
+    }
+}
