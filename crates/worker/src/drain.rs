@@ -1,5 +1,5 @@
-//! Going away: applications are told first, then clients one after the other over the time of the drain, then services,
-//! then the servers that applications are connected to. Where another process takes over, services are told at once.
+//! A drain: applications stop first, then clients close one after the other over its time, then services stop, then the
+//! connections to other servers close. Where another process takes over, services stop at once.
 
 use veche_frontends::Parting;
 

@@ -27,12 +27,6 @@ function t.http_dates()
     check.equal(seconds, nil)
     check.equal(type(why), "string")
   end
-  -- A long text is not parsed, nor repeated in the error.
-  local long = "2023-11-14T22:13:20." .. ("0"):rep(1e6) .. "Z"
-  local seconds, why = time.parse_iso(long)
-  check.equal(seconds, nil)
-  check.equal(why, "it has more than 256 bytes")
-  check.equal(time.parse_http(long), nil)
 end
 
 function t.iso_dates()
@@ -54,6 +48,12 @@ function t.iso_dates()
     check.equal(seconds, nil)
     check.equal(type(why), "string")
   end
+  -- A long text is not parsed, nor repeated in the error.
+  local long = "2023-11-14T22:13:20." .. ("0"):rep(1e6) .. "Z"
+  local seconds, why = time.parse_iso(long)
+  check.equal(seconds, nil)
+  check.equal(why, "it has more than 256 bytes")
+  check.equal(time.parse_http(long), nil)
 end
 
 function t.bad_arguments()
