@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 
 use crate::clock::thread_cpu_ns;
 use crate::tally::Tally;
@@ -43,8 +47,9 @@ fn thread_waited_ns() -> u64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) processes: u64,
+    /// With that of threads that have ended.
     pub(crate) cpu_ns: u64,
-    /// By thread.
+    /// CPU time of each thread that runs, by its number.
     pub(crate) threads: BTreeMap<u32, u64>,
     pub(crate) rss_bytes: u64,
 }
@@ -57,9 +62,11 @@ impl Usage {
         }
         let mut usage = Self::default();
         for pid in family(pid) {
-            if let Some((threads, rss_bytes)) = of_one(pid) {
+            if let Some((threads, rss_bytes)) = of_one(pid)
+                && let Some(cpu_ns) = process_cpu_ns(pid)
+            {
                 usage.processes += 1;
-                usage.cpu_ns += threads.iter().map(|thread| thread.1).sum::<u64>();
+                usage.cpu_ns += cpu_ns;
                 usage.threads.extend(threads);
                 usage.rss_bytes += rss_bytes;
             }
@@ -114,6 +121,13 @@ fn state_and_parent(pid: u32) -> Option<(char, u32)> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     Some((state, fields.next()?.parse().ok()?))
+}
+
+/// CPU time of a process, those of its threads that have ended included.
+fn process_cpu_ns(pid: u32) -> Option<u64> {
+    let clock = clock_getcpuclockid(Pid::from_raw(pid.try_into().ok()?)).ok()?;
+    let used: Duration = clock_gettime(clock).ok()?.into();
+    used.as_nanos().try_into().ok()
 }
 
 /// The CPU time of each of its threads, and resident memory.
@@ -198,25 +212,50 @@ pub(crate) fn machine() -> (String, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+    use std::thread;
+
     use super::*;
 
     #[test]
-    fn own_usage_is_seen() {
-        let before = Usage::of(std::process::id()).unwrap();
-        // The kernel brings the figure up to date at its ticks.
-        let mut after = before.clone();
-        for _ in 0..1000 {
-            std::hint::black_box((0..1_000_000u64).fold(0, |sum, n| sum ^ std::hint::black_box(n)));
-            after = Usage::of(std::process::id()).unwrap();
-            if after.cpu_ns > before.cpu_ns {
-                break;
-            }
-        }
-        assert!(after.cpu_ns > before.cpu_ns);
+    fn usage_of_a_process() {
+        // Idle whenever it is looked at.
+        let mut child = Command::new("sh")
+            .args([
+                "-c",
+                "read go; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; read end",
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let before = Usage::of(child.id()).unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"go\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "done\n");
+        let after = Usage::of(child.id()).unwrap();
         let busiest_ns = after.busiest_ns(&before);
         assert!(busiest_ns > 0 && busiest_ns <= after.cpu_ns - before.cpu_ns);
-        assert!(after.rss_bytes > 1024 * 1024);
-        assert_eq!(Usage::of(u32::MAX), None);
+        assert!(after.rss_bytes > 64 * 1024);
+        drop(input);
+        child.wait().unwrap();
+        assert_eq!(Usage::of(child.id()), None);
+    }
+
+    #[test]
+    fn cpu_time_of_ended_threads_counts() {
+        let before = process_cpu_ns(std::process::id()).unwrap();
+        let used_ns = thread::spawn(|| {
+            while thread_cpu_ns() < 5_000_000 {}
+            thread_cpu_ns()
+        });
+        let used_ns = used_ns.join().unwrap();
+        assert!(process_cpu_ns(std::process::id()).unwrap() - before >= used_ns);
     }
 
     /// A line of the table, written as the kernel of a machine of either order does.
