@@ -114,7 +114,7 @@ impl Connection {
     /// The server goes away: sessions are closed, what is idle ends, what is under way is answered and then ends.
     pub fn drain(&mut self, id: ConnectionId, shared: &mut Shared) {
         match &mut self.stage {
-            Stage::Http(http) if http.is_idle() && self.input.is_empty() => self.end(id, shared),
+            Stage::Http(http) if http.is_idle() && self.input.is_none() => self.end(id, shared),
             // Events would go on for ever; whoever listens connects again.
             Stage::Http(http) if http.is_endless() => self.end(id, shared),
             Stage::Http(_) | Stage::Ending => {}
@@ -153,7 +153,7 @@ impl Connection {
         shared.count_user_out(id);
         self.stage = Stage::Ending;
         self.blocked = None;
-        self.input = Vec::new();
+        self.input = None;
         self.begin_close_timeout(shared);
         shared.ports.outboxes.refuse_pushes(id);
         shared.ports.outboxes.finish(id, End::Shutdown);
@@ -194,8 +194,8 @@ impl Connection {
     pub(super) fn finish_after_end(&mut self, id: ConnectionId, shared: &mut Shared) {
         if let Stage::Lines(lines) = &self.stage {
             // The last line may lack its end: `printf … | nc` writes such.
-            if !self.input.is_empty() && self.input.last() != Some(&b'\n') {
-                self.input.push(b'\n');
+            if let Some(input) = self.input.as_mut().filter(|input| !input.ends_with(b"\n")) {
+                input.push(b'\n');
                 self.work_on_input(id, shared);
                 return self.ended(id, shared);
             }
