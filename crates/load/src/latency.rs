@@ -7,7 +7,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::SECOND;
-use crate::report::model::{Bucket, Interval, Latency};
+use crate::report::model::{Bucket, Distribution, Interval, Latency, Point};
 
 /// Finer times than this are not told apart.
 const NS_MIN: u64 = 100;
@@ -66,6 +66,26 @@ impl Times {
         })
     }
 
+    /// The distribution by percentiles; `None` if nothing was recorded.
+    pub(crate) fn distribution(&self) -> Option<Distribution> {
+        let mut count = 0;
+        let points = self.0.iter_quantiles(TICKS_PER_HALVING).map(|step| {
+            count += step.count_since_last_iteration();
+            Point {
+                to_us: us(step.value_iterated_to()),
+                quantile: step.quantile_iterated_to(),
+                count,
+            }
+        });
+        (!self.0.is_empty()).then(|| Distribution {
+            count: self.0.len(),
+            mean_us: self.0.mean() / 1000.0,
+            stdev_us: self.0.stdev() / 1000.0,
+            max_us: us(self.0.max()),
+            points: points.collect(),
+        })
+    }
+
     /// The distribution in logarithmic steps of a tenth of an octave.
     pub(crate) fn buckets(&self) -> Vec<Bucket> {
         self.0
@@ -78,6 +98,9 @@ impl Times {
             .collect()
     }
 }
+
+/// Percentiles in each halving of the distance to 100 %.
+const TICKS_PER_HALVING: u32 = 5;
 
 fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0

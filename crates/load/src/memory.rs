@@ -139,7 +139,7 @@ mod tests {
                 inflight,
                 rate,
                 rate_to: rate.map(|rate| rate / 2.0),
-                churn: None,
+                ..EchoPlan::default()
             }),
             duration_ns: None,
             warmup_ns: 0,

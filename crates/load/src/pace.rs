@@ -1,9 +1,22 @@
 //! When things are due that happen so many times a second.
 
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
 use crate::clock::SECOND;
 use crate::plan::Plan;
 
-/// Evenly spaced times. They are computed from the beginning, not from the time before, so they don't drift, and
+/// How the times of an open loop are spaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Arrivals {
+    /// Evenly.
+    #[default]
+    Even,
+    /// As a Poisson process, like users that know nothing of each other: gaps are exponentially distributed.
+    Random,
+}
+
+/// Evenly spaced times, or random ones of the same rate. They are computed from the beginning, not from the time before, so they don't drift, and
 /// lateness does not thin them out: what was missed is due at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
@@ -13,6 +26,22 @@ pub(crate) struct Pace {
     /// A part of a step, so that the threads of a run take turns.
     phase: f64,
     ramp: Option<Ramp>,
+    random: Option<Random>,
+}
+
+/// The times of a Poisson process, in steps of its mean gap.
+#[derive(Clone, Debug)]
+struct Random {
+    rng: Rng,
+    /// The next time.
+    steps: f64,
+}
+
+impl Random {
+    fn next(&mut self) {
+        // An exponential gap of mean 1, by inversion; 1 - f64() is never 0.
+        self.steps -= (1.0 - self.rng.f64()).ln();
+    }
 }
 
 /// A rate that goes from one to another in a straight line.
@@ -53,6 +82,7 @@ impl Pace {
             count: 0,
             phase: 0.0,
             ramp: None,
+            random: None,
         }
     }
 
@@ -76,10 +106,26 @@ impl Pace {
         self
     }
 
+    /// Spaces the times by `arrivals`; random ones are drawn from a fork of `rng`.
+    pub(crate) fn arriving(mut self, arrivals: Arrivals, rng: &mut Rng) -> Self {
+        self.random = (arrivals == Arrivals::Random).then(|| {
+            let mut random = Random {
+                rng: rng.fork(),
+                steps: 0.0,
+            };
+            random.next();
+            random
+        });
+        self
+    }
+
     /// The next time. The first call begins, if no beginning was given.
     pub(crate) fn due(&mut self, now_ns: u64) -> u64 {
         let from_ns = *self.from_ns.get_or_insert(now_ns);
-        let steps = self.count as f64 + self.phase;
+        let steps = match &self.random {
+            None => self.count as f64 + self.phase,
+            Some(random) => random.steps,
+        };
         let seconds = match &self.ramp {
             None => steps / self.per_second,
             Some(ramp) => ramp.time_s(self.per_second, steps),
@@ -99,6 +145,9 @@ impl Pace {
     /// It has been done; on to the one behind it.
     pub(crate) fn next(&mut self) {
         self.count += 1;
+        if let Some(random) = &mut self.random {
+            random.next();
+        }
     }
 }
 
@@ -144,5 +193,34 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn random_arrivals_are_a_poisson_process() {
+        let mut rng = Rng::with_seed(7);
+        let mut pace = Pace::starting(1000.0, 0, 0.0).arriving(Arrivals::Random, &mut rng);
+        let (mut in_second, mut short, mut last) = (vec![0u32; 100], 0, 0);
+        loop {
+            let due = pace.due(0);
+            let Some(count) = in_second.get_mut((due / SECOND) as usize) else {
+                break;
+            };
+            *count += 1;
+            // Half a mean gap: 1 - exp(-0.5) of the gaps are shorter.
+            short += u32::from(due - last < SECOND / 2000);
+            last = due;
+            pace.next();
+        }
+        let all: u32 = in_second.iter().sum();
+        assert!(all.abs_diff(100_000) < 1000, "{all}");
+        let share = f64::from(short) / f64::from(all);
+        assert!((share - 0.3935).abs() < 0.01, "{share}");
+        // The variance of the counts is their mean.
+        let mean = f64::from(all) / 100.0;
+        let squares = in_second
+            .iter()
+            .map(|count| (f64::from(*count) - mean).powi(2));
+        let variance = squares.sum::<f64>() / 99.0;
+        assert!((0.6..1.6).contains(&(variance / mean)), "{variance}");
     }
 }

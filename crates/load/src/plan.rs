@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::heartbeat::Heartbeat;
 use crate::loads::LoadPlan;
 use crate::target::{Target, Template};
 
@@ -52,6 +53,8 @@ pub struct Endpoint {
     pub deflate: bool,
     /// How certificates are verified.
     pub tls: TlsPlan,
+    /// WebSocket messages that are answered at once, and reach no load.
+    pub heartbeats: Vec<Heartbeat>,
 }
 
 impl Endpoint {
@@ -65,6 +68,7 @@ impl Endpoint {
             subprotocols: Vec::new(),
             deflate: false,
             tls: TlsPlan::default(),
+            heartbeats: Vec::new(),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 
 use crate::clock::{SECOND, now_ns};
@@ -27,6 +27,8 @@ pub struct Around<'a> {
     pub pid: Option<u32>,
     /// Interrupts so far: one ends the measurement, a second all waiting.
     pub interrupts: &'a AtomicUsize,
+    /// Set to end the measurement early; the report says so.
+    pub stop: &'a AtomicBool,
     /// How long connections stay open after the measurement, in nanoseconds.
     pub hold_ns: u64,
     /// The program that becomes a member of a run in several processes, with its arguments: it has to call
@@ -82,6 +84,7 @@ pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
         around,
         party,
         stops: 0,
+        is_stopped: false,
         since_ns: now_ns(),
         began_ns: now_ns(),
         stage: Stage::Connecting,
@@ -122,6 +125,7 @@ pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
         });
     }
     let interrupted = watcher.stops > 0;
+    let stopped = watcher.is_stopped;
     watcher.wait_until(|sums, _| sums.finished);
     let pid = watcher.around.pid;
     let (tally, lost) = watcher.party.dismiss()?;
@@ -133,6 +137,7 @@ pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
         refuse_latencies(&mut report, &tally);
     }
     report.interrupted = interrupted;
+    report.stopped = stopped;
     report.incomplete = !lost.is_empty();
     report.generator.lost = lost;
     if let (Some(pid), Some(before), Some(began), Some(ended)) = (pid, before, began, ended) {
@@ -153,6 +158,7 @@ struct Watcher<'a> {
     around: Around<'a>,
     party: Party,
     stops: usize,
+    is_stopped: bool,
     stage: Stage,
     since_ns: u64,
     began_ns: u64,
@@ -175,6 +181,10 @@ impl Watcher<'_> {
             let before = self.stops;
             while self.stops < self.around.interrupts.load(Relaxed) {
                 self.stops += 1;
+                self.party.stop();
+            }
+            if !self.is_stopped && self.around.stop.load(Relaxed) {
+                self.is_stopped = true;
                 self.party.stop();
             }
             let is_held = self.stage == Stage::Finishing && !sums.finished;
@@ -215,6 +225,7 @@ fn measured_seconds(plan: &Plan, tally: &Tally, from_ns: u64, ended_ns: u64) -> 
 fn refuse_latencies(report: &mut Report, tally: &Tally) {
     report.latency_us = None;
     report.histogram.clear();
+    report.distribution = None;
     for step in &mut report.timeline {
         (step.p50_us, step.p99_us, step.max_us) = (None, None, None);
     }
@@ -270,6 +281,7 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
             bytes_sent: tally.bytes_sent,
             bytes_received: tally.bytes_received,
             unasked: tally.unasked,
+            heartbeats: tally.heartbeats,
             duplicated: tally.duplicated,
             late: tally.late,
             lost: tally.lost,
@@ -279,6 +291,7 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
         latency_us: tally.latency.times.summary(),
         handshake_us: tally.handshake.summary(),
         histogram: tally.latency.times.buckets(),
+        distribution: tally.latency.times.distribution(),
         timeline: tally.latency.timeline(seconds),
         ledger: tally.books.as_ref().map(Books::settle),
         http: tally.http.clone(),

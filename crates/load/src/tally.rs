@@ -95,6 +95,7 @@ pub(crate) struct Tally {
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) unasked: u64,
+    pub(crate) heartbeats: u64,
     /// Of echoes without a stamp: messages that show that answers and messages do not pair up.
     pub(crate) unpaired: u64,
     pub(crate) duplicated: u64,
@@ -165,6 +166,7 @@ impl Tally {
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
         self.unasked += other.unasked;
+        self.heartbeats += other.heartbeats;
         self.unpaired += other.unpaired;
         self.duplicated += other.duplicated;
         self.late += other.late;

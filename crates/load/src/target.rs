@@ -222,6 +222,59 @@ impl Template {
     }
 }
 
+/// Bytes of any kind in which `{i}` stands for the number of the client, from 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Body(Vec<u8>);
+
+impl Body {
+    const NUMBER: &[u8] = b"{i}";
+
+    /// Any bytes are one.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// Bytes before the numbers are filled in.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bytes for client `number`.
+    pub(crate) fn fill(&self, number: u64) -> Vec<u8> {
+        let digits = number.to_string();
+        let mut out = Vec::with_capacity(self.0.len() + digits.len());
+        let mut rest = &self.0[..];
+        while let Some((before, after)) = Self::split(rest) {
+            out.extend_from_slice(before);
+            out.extend_from_slice(digits.as_bytes());
+            rest = after;
+        }
+        out.extend_from_slice(rest);
+        out
+    }
+
+    /// Whether it is the same for all.
+    pub(crate) fn is_plain(&self) -> bool {
+        Self::split(&self.0).is_none()
+    }
+
+    fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let at = bytes
+            .windows(Self::NUMBER.len())
+            .position(|window| window == Self::NUMBER)?;
+        Some((&bytes[..at], &bytes[at + Self::NUMBER.len()..]))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,5 +309,13 @@ mod tests {
                 "{bad}"
             );
         }
+    }
+
+    #[test]
+    fn numbers_in_a_body() {
+        let body = Body::new(b"\xff{i}, {i} and {i".to_vec());
+        assert!(!body.is_plain());
+        assert_eq!(body.fill(12), b"\xff12, 12 and {i");
+        assert!(Body::new(b"{ i }".to_vec()).is_plain());
     }
 }

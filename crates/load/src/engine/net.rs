@@ -105,6 +105,16 @@ impl Net {
         Some(due)
     }
 
+    /// Returns the answer to a message that is a heartbeat, and counts it.
+    #[inline]
+    pub(super) fn heartbeat_answer(&mut self, who: u32, message: &[u8]) -> Option<Vec<u8>> {
+        let endpoint = self.clients[who as usize].endpoint;
+        let heartbeats = &self.plan.endpoints[endpoint as usize].heartbeats;
+        let answer = heartbeats.iter().find_map(|one| one.answer(message));
+        self.tally.heartbeats += u64::from(answer.is_some());
+        answer
+    }
+
     /// What decides whether an answer that comes now counts: in an open loop when its question was due, in a closed
     /// one that it comes in the measured time.
     #[inline]

@@ -6,10 +6,11 @@ use veche_proto::websocket::MessageKind;
 use super::expiry::Expiry;
 use super::flight::Flight;
 use super::open_loop::OpenLoop;
+use super::think::{Think, Thinkers};
 use super::{Load, TWICE_NS};
 use crate::clock::{MILLISECOND, SECOND};
 use crate::engine::{Io, Net};
-use crate::pace::Pace;
+use crate::pace::{Arrivals, Pace};
 use crate::payload::{Payload, PayloadPlan, Seen};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
@@ -25,6 +26,10 @@ pub struct EchoPlan {
     pub rate: Option<f64>,
     /// What `rate` goes to, in a straight line over the measured time.
     pub rate_to: Option<f64>,
+    /// How the messages of an open loop are spaced.
+    pub arrivals: Arrivals,
+    /// Closed loop: the pause between an answer and the next message.
+    pub think: Option<Think>,
     /// Connections closed in good order a second in all, once their answers have come; each is opened again.
     pub churn: Option<f64>,
 }
@@ -35,6 +40,8 @@ pub(crate) struct Echo {
     inflight: u32,
     rate: Option<f64>,
     rate_to: Option<f64>,
+    arrivals: Arrivals,
+    thinkers: Option<Thinkers>,
     phase: f64,
     open_loop: Option<OpenLoop>,
     churn: Option<Churn>,
@@ -77,6 +84,8 @@ impl Echo {
                 .filter(|_| clients > 0)
                 .map(|rate| share.rate_of_clients(rate)),
             rate_to: plan.rate_to.map(|rate| share.rate_of_clients(rate)),
+            arrivals: plan.arrivals,
+            thinkers: plan.think.map(|think| Thinkers::new(think, share)),
             phase: share.phase(),
             open_loop: None,
             churn: plan.churn.map(|per_second| Churn {
@@ -146,7 +155,7 @@ impl Echo {
             if is_any {
                 self.unanswered += flight.forget_some(io.net);
                 if self.open_loop.is_none() && !flight.is_leaving && io.net.is_open(who) {
-                    self.fill(io, who);
+                    self.go_on(io, who);
                 }
             }
         }
@@ -215,6 +224,39 @@ impl Echo {
         }
     }
 
+    /// Begins a closed loop on a connection that has just opened, or at the start of the run.
+    fn start(&mut self, io: &mut Io<'_>, who: u32) {
+        match &mut self.thinkers {
+            None => self.fill(io, who),
+            Some(thinkers) => thinkers.start(who, self.inflight, io.net.now_ns),
+        }
+    }
+
+    /// Sends what may be in flight again after answers, or lets the client think first.
+    #[inline]
+    fn go_on(&mut self, io: &mut Io<'_>, who: u32) {
+        match &mut self.thinkers {
+            None => self.fill(io, who),
+            Some(thinkers) => {
+                let in_flight = self.flights[who as usize].sent.len() as u32;
+                thinkers.pause(who, self.inflight.saturating_sub(in_flight), io.net.now_ns);
+            }
+        }
+    }
+
+    /// Sends for the clients that have thought long enough.
+    fn send_thought(&mut self, io: &mut Io<'_>) {
+        while let Some(thinkers) = &mut self.thinkers
+            && let Some(who) = thinkers.next(io.net.now_ns)
+        {
+            let flight = &self.flights[who as usize];
+            let is_free = flight.sent.len() < self.inflight as usize && !flight.is_leaving;
+            if is_free && io.net.is_open(who) && io.net.now_ns < io.net.until_ns {
+                self.send(io, who, io.net.now_ns);
+            }
+        }
+    }
+
     /// Lets connections go and come back as they are due; when to look again.
     fn come_and_go(&mut self, io: &mut Io<'_>) -> u64 {
         let Some(mut churn) = self.churn.take() else {
@@ -280,19 +322,21 @@ impl Load for Echo {
         }
         if let Some(rate) = self.rate {
             let pace = Pace::starting(rate, start_ns, self.phase);
-            self.open_loop = Some(OpenLoop::new(pace.ramping(self.rate_to, &io.net.plan)));
+            let pace = pace.ramping(self.rate_to, &io.net.plan);
+            let pace = pace.arriving(self.arrivals, &mut io.net.rng);
+            self.open_loop = Some(OpenLoop::new(pace));
             return;
         }
         for who in 0..self.flights.len() as u32 {
             if io.net.is_open(who) {
-                self.fill(io, who);
+                self.start(io, who);
             }
         }
     }
 
     fn opened(&mut self, io: &mut Io<'_>, who: u32) {
         if self.has_begun && self.open_loop.is_none() {
-            self.fill(io, who);
+            self.start(io, who);
         }
     }
 
@@ -313,7 +357,7 @@ impl Load for Echo {
         }
         let is_leaving = self.flights[who as usize].is_leaving;
         if self.open_loop.is_none() && !is_leaving && io.net.now_ns < io.net.until_ns {
-            self.fill(io, who);
+            self.go_on(io, who);
         }
     }
 
@@ -341,10 +385,11 @@ impl Load for Echo {
         };
         self.expire(io);
         self.send_due(io);
+        self.send_thought(io);
+        let thought_due = self.thinkers.as_ref().map_or(u64::MAX, Thinkers::due);
+        let next = churn_due.min(thought_due);
         let open_loop = self.open_loop.as_mut();
-        open_loop.map_or(churn_due, |open_loop| {
-            open_loop.due(io.net.now_ns).min(churn_due)
-        })
+        open_loop.map_or(next, |open_loop| open_loop.due(io.net.now_ns).min(next))
     }
 
     fn drain(&mut self, io: &mut Io<'_>) {

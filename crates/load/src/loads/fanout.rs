@@ -18,7 +18,7 @@ use crate::client::{Expect, Response, says_error};
 use crate::clock::SECOND;
 use crate::engine::{Io, Net};
 use crate::ledger::{Books, Found, Note, Page, Sent};
-use crate::pace::Pace;
+use crate::pace::{Arrivals, Pace};
 use crate::payload::excerpt;
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
@@ -36,7 +36,7 @@ const QUIET_NS: u64 = 2 * SECOND;
 const TWICE_NS: u64 = SECOND / 5;
 
 /// Who publishes what, and when.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FanoutPlan {
     /// What a publisher sends: `{data}` is the numbered message, `{i}` the receiver's number if each goes to one.
     pub body: String,
@@ -46,6 +46,8 @@ pub struct FanoutPlan {
     pub rate: f64,
     /// What `rate` goes to, in a straight line over the measured time.
     pub rate_to: Option<f64>,
+    /// How publications are spaced.
+    pub arrivals: Arrivals,
     /// Bytes of the numbered message.
     pub size: usize,
     /// What a receiver sends when it is open, to subscribe.
@@ -408,6 +410,7 @@ impl Load for Fanout {
         if self.publishers > 0 {
             let pace = Pace::starting(self.rate, start_ns, self.phase);
             let pace = pace.ramping(self.rate_to, &io.net.plan);
+            let pace = pace.arriving(self.plan.arrivals, &mut io.net.rng);
             self.pace = Some(if self.plan.recover {
                 Publishing::Patiently(OpenLoop::new(pace))
             } else {

@@ -8,12 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::Load;
 use super::expiry::Expiry;
 use super::open_loop::OpenLoop;
+use super::think::{Think, Thinkers};
 use crate::client::{Expect, Response};
 use crate::clock::MILLISECOND;
 use crate::engine::{Io, Net};
-use crate::pace::Pace;
+use crate::pace::{Arrivals, Pace};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
+use crate::target::Body;
 
 /// One request of a list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,20 +29,24 @@ pub struct Request {
 }
 
 /// What is asked for, and when.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HttpPlan {
     /// GET, POST…
     pub method: String,
     /// HTTP/1.0 with keep-alive instead of HTTP/1.1, as `ab` speaks it.
     pub is_http10: bool,
     /// The body of each request.
-    pub body: Vec<u8>,
+    pub body: Body,
     /// Requests in flight on each connection; with an open loop the most that there may be.
     pub inflight: u32,
     /// Open loop: requests a second in all.
     pub rate: Option<f64>,
     /// What `rate` goes to, in a straight line over the measured time.
     pub rate_to: Option<f64>,
+    /// How the requests of an open loop are spaced.
+    pub arrivals: Arrivals,
+    /// Closed loop: the pause between a response and the next request.
+    pub think: Option<Think>,
     /// The body that each response should have.
     pub expect: Option<Vec<u8>>,
     /// What is asked for in turn, instead of the method, the endpoint's path and the body; from the beginning again after
@@ -65,6 +71,8 @@ pub(crate) struct Http {
     expect: Option<Arc<[u8]>>,
     rate: Option<f64>,
     rate_to: Option<f64>,
+    arrivals: Arrivals,
+    thinkers: Option<Thinkers>,
     phase: f64,
     open_loop: Option<OpenLoop>,
     has_begun: bool,
@@ -93,6 +101,7 @@ impl Http {
         let endpoint = &share.plan.endpoints[0];
         let range = share.ranges[0].clone();
         let is_plain = endpoint.target.path.is_plain()
+            && plan.body.is_plain()
             && endpoint.headers.iter().all(|(_, value)| value.is_plain());
         let numbers = if is_plain { 0..1 } else { range.clone() };
         let request = |number: u32, method: &str, path: &str, body: &[u8]| {
@@ -129,7 +138,8 @@ impl Http {
             true => numbers
                 .map(|number| {
                     let path = endpoint.target.path.fill(u64::from(number));
-                    request(number, &plan.method, &path, &plan.body)
+                    let body = plan.body.fill(u64::from(number));
+                    request(number, &plan.method, &path, &body)
                 })
                 .collect(),
             false => {
@@ -148,6 +158,8 @@ impl Http {
                 .filter(|_| !range.is_empty())
                 .map(|rate| share.rate_of_clients(rate)),
             rate_to: plan.rate_to.map(|rate| share.rate_of_clients(rate)),
+            arrivals: plan.arrivals,
+            thinkers: plan.think.map(|think| Thinkers::new(think, share)),
             phase: share.phase(),
             open_loop: None,
             has_begun: false,
@@ -183,6 +195,26 @@ impl Http {
     fn fill(&mut self, io: &mut Io<'_>, who: u32) {
         for _ in self.flights[who as usize].len()..self.inflight {
             self.send(io, who, io.net.now_ns);
+        }
+    }
+
+    /// Begins a closed loop on a connection that has just opened, or at the start of the run.
+    fn start(&mut self, io: &mut Io<'_>, who: u32) {
+        match &mut self.thinkers {
+            None => self.fill(io, who),
+            Some(thinkers) => thinkers.start(who, self.inflight as u32, io.net.now_ns),
+        }
+    }
+
+    /// Sends for the clients that have thought long enough.
+    fn send_thought(&mut self, io: &mut Io<'_>) {
+        while let Some(thinkers) = &mut self.thinkers
+            && let Some(who) = thinkers.next(io.net.now_ns)
+        {
+            let is_free = self.flights[who as usize].len() < self.inflight;
+            if is_free && io.net.is_open(who) && io.net.now_ns < io.net.until_ns {
+                self.send(io, who, io.net.now_ns);
+            }
         }
     }
 
@@ -276,7 +308,9 @@ impl Load for Http {
         }
         if let Some(rate) = self.rate {
             let pace = Pace::starting(rate, start_ns, self.phase);
-            self.open_loop = Some(OpenLoop::new(pace.ramping(self.rate_to, &io.net.plan)));
+            let pace = pace.ramping(self.rate_to, &io.net.plan);
+            let pace = pace.arriving(self.arrivals, &mut io.net.rng);
+            self.open_loop = Some(OpenLoop::new(pace));
             self.idle = (0..self.flights.len() as u32)
                 .filter(|who| io.net.is_open(*who))
                 .collect();
@@ -284,7 +318,7 @@ impl Load for Http {
         }
         for who in 0..self.flights.len() as u32 {
             if io.net.is_open(who) {
-                self.fill(io, who);
+                self.start(io, who);
             }
         }
     }
@@ -296,7 +330,7 @@ impl Load for Http {
         if self.rate.is_some() {
             self.idle.push_back(who);
         } else {
-            self.fill(io, who);
+            self.start(io, who);
         }
     }
 
@@ -344,7 +378,13 @@ impl Load for Http {
                 self.idle.push_back(who);
             }
         } else if io.net.now_ns < io.net.until_ns {
-            self.send(io, who, io.net.now_ns);
+            match &mut self.thinkers {
+                None => self.send(io, who, io.net.now_ns),
+                Some(thinkers) => {
+                    let free = self.inflight - self.flights[who as usize].len();
+                    thinkers.pause(who, free as u32, io.net.now_ns);
+                }
+            }
         }
     }
 
@@ -362,9 +402,12 @@ impl Load for Http {
         self.retry(io);
         self.expire(io);
         self.send_due(io);
+        self.send_thought(io);
         let retry = self.retries.front().map_or(u64::MAX, |retry| retry.0);
+        let thought_due = self.thinkers.as_ref().map_or(u64::MAX, Thinkers::due);
+        let next = retry.min(thought_due);
         let open_loop = self.open_loop.as_mut();
-        open_loop.map_or(retry, |open_loop| open_loop.due(io.net.now_ns).min(retry))
+        open_loop.map_or(next, |open_loop| open_loop.due(io.net.now_ns).min(next))
     }
 
     fn drain(&mut self, io: &mut Io<'_>) {

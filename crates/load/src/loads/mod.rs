@@ -8,6 +8,7 @@ pub mod http;
 mod open_loop;
 pub mod shootout;
 pub mod storm;
+pub mod think;
 
 use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
@@ -38,12 +39,23 @@ pub enum LoadPlan {
 
 impl LoadPlan {
     /// Messages a second in all at the beginning of an open loop; `None` of a closed one.
-    pub(crate) fn rate(&self) -> Option<f64> {
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
         match self {
             Self::Echo(plan) => plan.rate,
             Self::Http(plan) => plan.rate,
             Self::Fanout(plan) => Some(plan.rate),
             Self::Storm(_) | Self::Shootout(_) => None,
+        }
+    }
+
+    /// Changes the rate of an open loop; nothing of a closed one.
+    pub fn set_rate(&mut self, per_second: f64) {
+        match self {
+            Self::Echo(plan) => plan.rate = plan.rate.map(|_| per_second),
+            Self::Http(plan) => plan.rate = plan.rate.map(|_| per_second),
+            Self::Fanout(plan) => plan.rate = per_second,
+            Self::Storm(_) | Self::Shootout(_) => {}
         }
     }
 

@@ -43,6 +43,7 @@ pub(crate) fn full() -> Report {
         },
         seconds: 10.0,
         interrupted: false,
+        stopped: false,
         incomplete: false,
         connections: Connections {
             asked: 240,
@@ -64,6 +65,7 @@ pub(crate) fn full() -> Report {
             bytes_sent: 20_000_200,
             bytes_received: 20_000_000,
             unasked: 240,
+            heartbeats: 6,
             duplicated: 5,
             late: 4,
             lost: 3,
@@ -156,6 +158,18 @@ pub(crate) fn full() -> Report {
             bytes_per_connection: Some(812.3),
         }),
         server_ended: None,
+        distribution: None,
+        search: Some(Search {
+            rate: Some(12_000.0),
+            broken_at: Some(12_500.0),
+            steps: vec![SearchStep {
+                rate: 12_500.0,
+                per_second: 12_100.0,
+                p99_us: Some(9_000.0),
+                held: false,
+                broken: vec!["latency.p99 <= 5ms: 9 ms".to_owned()],
+            }],
+        }),
         generator: GeneratorUse {
             cpu: 0.45,
             cpu_s: 4.5,

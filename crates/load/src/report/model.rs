@@ -28,6 +28,9 @@ pub struct Report {
     pub seconds: f64,
     /// Whether a signal ended the run early: all figures are partial then.
     pub interrupted: bool,
+    /// Whether the run was ended early because a promise was broken for good: all figures are of the time until then.
+    #[serde(default)]
+    pub stopped: bool,
     /// Whether processes of the tester were lost, and with them their part of all figures: [`GeneratorUse::lost`].
     #[serde(default)]
     pub incomplete: bool,
@@ -49,6 +52,9 @@ pub struct Report {
     /// The distribution behind `latency_us`: counts of latencies up to each bound, bounds rising, none empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<Bucket>,
+    /// The same distribution with three digits, for a file of percentiles. Not part of the published form.
+    #[serde(skip)]
+    pub distribution: Option<Distribution>,
     /// The measured time in equal steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Interval>,
@@ -61,6 +67,9 @@ pub struct Report {
     /// The steps of a shootout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// The steps of a search for the highest rate; the report is that of the run at this rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<Search>,
     /// What the server used, with `--pid`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerUse>,
@@ -178,6 +187,9 @@ pub struct Messages {
     /// Messages that nobody had asked for, such as a greeting; over the whole run, with warm-up.
     #[serde(default)]
     pub unasked: u64,
+    /// Messages of the server that were answered as heartbeats; over the whole run. They are in no other figure.
+    #[serde(default)]
+    pub heartbeats: u64,
     /// Answers that came again. This and the next two: of echoes, storms and shootouts, over the whole run, with warm-up.
     #[serde(default)]
     pub duplicated: u64,
@@ -266,6 +278,32 @@ pub struct Bucket {
     /// Latencies above the bound before and up to this one.
     pub to_us: f64,
     /// How many.
+    pub count: u64,
+}
+
+/// A distribution of microseconds by percentiles.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distribution {
+    /// How many were measured, at least 1.
+    pub count: u64,
+    /// The arithmetic mean.
+    pub mean_us: f64,
+    /// The standard deviation.
+    pub stdev_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// Percentiles, rising, the last that of all.
+    pub points: Vec<Point>,
+}
+
+/// One percentile.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Point {
+    /// The value.
+    pub to_us: f64,
+    /// Share of values up to it, from 0 to 1.
+    pub quantile: f64,
+    /// How many they are.
     pub count: u64,
 }
 
@@ -439,6 +477,36 @@ pub struct Step {
     pub max_us: f64,
     /// Failed ones.
     pub errors: u64,
+}
+
+/// A search for the highest rate at which a server holds its promises.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Search {
+    /// The highest rate that held, in messages a second; absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// The lowest rate that did not hold; absent if all did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken_at: Option<f64>,
+    /// The runs, in their order.
+    pub steps: Vec<SearchStep>,
+}
+
+/// One run of a search.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SearchStep {
+    /// Messages a second that were asked for.
+    pub rate: f64,
+    /// Messages a second that came.
+    pub per_second: f64,
+    /// 99 % of the latencies were at most this; absent if no answer came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<f64>,
+    /// Whether all promises were kept.
+    pub held: bool,
+    /// Those that were not, each with the figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<String>,
 }
 
 /// What the server's processes used while it was measured.

@@ -7,7 +7,7 @@ pub(crate) mod http;
 pub(crate) mod websocket;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -103,6 +103,7 @@ pub(crate) fn report(plan: Plan) -> Report {
     let around = Around {
         pid: None,
         interrupts: &AtomicUsize::new(0),
+        stop: &AtomicBool::new(false),
         hold_ns: 0,
         member: None,
         progress: &mut |_| (),

@@ -26,11 +26,10 @@ const TRIES: usize = 5;
 
 fn echo(inflight: u32, rate: Option<f64>) -> LoadPlan {
     LoadPlan::Echo(EchoPlan {
-        rate_to: None,
-        churn: None,
         payload: PayloadPlan::default(),
         inflight,
         rate,
+        ..EchoPlan::default()
     })
 }
 

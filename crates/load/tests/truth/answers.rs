@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use veche_load::heartbeat::Heartbeat;
 use veche_load::loads::LoadPlan;
 use veche_load::loads::echo::EchoPlan;
 use veche_load::loads::shootout::ShootoutPlan;
 use veche_load::loads::storm::StormPlan;
+use veche_load::loads::think::Think;
 use veche_load::payload::{Content, PayloadPlan};
 use veche_load::plan::Plan;
 use veche_load::report::Report;
@@ -29,8 +31,7 @@ fn echo(inflight: u32, rate: Option<f64>) -> LoadPlan {
         payload: PayloadPlan::default(),
         inflight,
         rate,
-        rate_to: None,
-        churn: None,
+        ..EchoPlan::default()
     })
 }
 
@@ -58,6 +59,57 @@ fn serve(
         }
     });
     (address, count)
+}
+
+#[test]
+fn heartbeats_are_answered_and_count_nowhere_else() {
+    let count = Arc::new(AtomicU64::new(0));
+    let pings = Arc::clone(&count);
+    // A ping behind every tenth echo; nothing more is answered before its pong.
+    let address = serve_websocket(move |mut websocket| {
+        let mut number = 0;
+        while let Some((kind, data)) = websocket.message() {
+            websocket.send(kind, &data);
+            number += 1;
+            if number % 10 == 0 {
+                pings.fetch_add(1, SeqCst);
+                websocket.send(kind, format!("ping {number}").as_bytes());
+                while let Some((_, data)) = websocket.message() {
+                    if data == format!("pong {number}").as_bytes() {
+                        break;
+                    }
+                    websocket.send(kind, &data);
+                }
+            }
+        }
+    });
+    let mut endpoint = endpoint(&format!("ws://{address}/"), 4);
+    endpoint.heartbeats = vec![Heartbeat::new("ping *", "pong *").expect("a heartbeat")];
+    let report = report(plan(vec![endpoint], echo(4, None), 400));
+    assert_clean(&report);
+    let messages = &report.messages;
+    assert!(
+        messages.heartbeats > 0 && messages.unasked == 0,
+        "{messages:?}"
+    );
+    assert_eq!(messages.heartbeats, count.load(SeqCst));
+}
+
+#[test]
+fn a_client_thinks_before_its_next_message() {
+    let (address, _) = serve(|_, _| None);
+    let load = LoadPlan::Echo(EchoPlan {
+        inflight: 1,
+        think: Some(Think {
+            min_ns: 50_000_000,
+            max_ns: 50_000_000,
+        }),
+        ..EchoPlan::default()
+    });
+    let report = run(address, load);
+    assert_clean(&report);
+    let sent = report.messages.sent;
+    assert!((4..=4 * (1 + 400 / 50)).contains(&sent), "{sent}");
 }
 
 #[test]

@@ -20,11 +20,9 @@ use crate::support::{
 
 fn echo(inflight: u32) -> LoadPlan {
     LoadPlan::Echo(EchoPlan {
-        rate_to: None,
-        churn: None,
         payload: PayloadPlan::default(),
         inflight,
-        rate: None,
+        ..EchoPlan::default()
     })
 }
 

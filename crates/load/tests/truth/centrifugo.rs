@@ -129,14 +129,12 @@ fn pings_are_answered_and_all_replies_of_a_frame_are_read() {
             body: "{data}".to_owned(),
             to_one: false,
             rate: 400.0,
-            rate_to: None,
             size: 64,
             hello: Some(
                 "{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"c\"}}"
                     .to_owned(),
             ),
-            chaos: None,
-            recover: false,
+            ..FanoutPlan::default()
         });
         let hear = endpoint(&format!("ws://{address}/hear?{{i}}"), 3);
         let publish = endpoint(&format!("ws://{address}/publish"), 1);

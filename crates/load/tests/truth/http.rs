@@ -1,5 +1,6 @@
 //! What is said of responses: each status and each length, whatever way they come by.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,10 +9,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use veche_load::loads::LoadPlan;
 use veche_load::loads::http::HttpPlan;
+use veche_load::loads::think::Think;
 use veche_load::plan::{Endpoint, Plan};
 use veche_load::report::text::text;
 use veche_load::report::{Report, Style};
-use veche_load::target::Template;
+use veche_load::target::{Body, Template};
 
 use crate::support::http::{After, Request, response, serve_http};
 use crate::support::{assert_clean, endpoint, plan, report, row, serve};
@@ -19,14 +21,9 @@ use crate::support::{assert_clean, endpoint, plan, report, row, serve};
 /// A closed loop of GET with one request in flight.
 pub(super) fn get() -> HttpPlan {
     HttpPlan {
-        rate_to: None,
         method: "GET".to_owned(),
-        is_http10: false,
-        body: Vec::new(),
         inflight: 1,
-        rate: None,
-        expect: None,
-        list: Vec::new(),
+        ..HttpPlan::default()
     }
 }
 
@@ -235,7 +232,7 @@ fn requests_are_pipelined_and_bodies_sent() {
     });
     let http = HttpPlan {
         method: "POST".to_owned(),
-        body: b"some body".to_vec(),
+        body: Body::new(b"some body".to_vec()),
         inflight: 8,
         ..get()
     };
@@ -247,6 +244,45 @@ fn requests_are_pipelined_and_bodies_sent() {
         report.http.expect("a tally").statuses[&201],
         report.messages.received
     );
+}
+
+#[test]
+fn bodies_have_the_number_of_their_connection() {
+    let bodies: Arc<Mutex<BTreeSet<Vec<u8>>>> = Arc::default();
+    let seen = Arc::clone(&bodies);
+    let address = serve_http(move |_, _, request| {
+        seen.lock().insert(request.body);
+        (response("200 OK", ""), After::Stay)
+    });
+    let http = HttpPlan {
+        method: "POST".to_owned(),
+        body: Body::new(b"\xff{i}:{i}".to_vec()),
+        ..get()
+    };
+    let report = run(http, endpoint(&format!("http://{address}/"), 11));
+    assert_clean(&report);
+    let expected =
+        (0..11).map(|number| [b"\xff", format!("{number}:{number}").as_bytes()].concat());
+    assert_eq!(*bodies.lock(), expected.collect());
+}
+
+#[test]
+fn a_client_thinks_before_its_next_request() {
+    let address = serve_http(|_, _, _| (response("200 OK", ""), After::Stay));
+    let http = HttpPlan {
+        inflight: 2,
+        think: Some(Think {
+            min_ns: 50_000_000,
+            max_ns: 80_000_000,
+        }),
+        ..get()
+    };
+    let report = run(http, endpoint(&format!("http://{address}/"), 5));
+    assert_clean(&report);
+    // Two in flight on each of five connections; the first after at most one pause, the others at least 50 ms apart.
+    let most = 5 * 2 * (1 + 400 / 50);
+    let sent = report.messages.sent;
+    assert!((10..=most).contains(&sent), "{sent}");
 }
 
 #[test]

@@ -258,11 +258,8 @@ fn fanout(body: &str, rate: f64) -> FanoutPlan {
         body: body.to_owned(),
         to_one: body.contains("{i}"),
         rate,
-        rate_to: None,
         size: 90,
-        hello: None,
-        chaos: None,
-        recover: false,
+        ..FanoutPlan::default()
     }
 }
 

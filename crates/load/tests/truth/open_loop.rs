@@ -23,8 +23,8 @@ fn echo(rate: f64, churn: Option<f64>) -> LoadPlan {
         payload: PayloadPlan::default(),
         inflight: 1,
         rate: Some(rate),
-        rate_to: None,
         churn,
+        ..EchoPlan::default()
     })
 }
 

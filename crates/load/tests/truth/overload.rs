@@ -1,6 +1,6 @@
 //! Servers that are slower than the rate that is asked for: what they really did, and that they fell behind.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn echo(rate: f64, rate_to: Option<f64>) -> LoadPlan {
         inflight: 1,
         rate: Some(rate),
         rate_to,
-        churn: None,
+        ..EchoPlan::default()
     })
 }
 
@@ -50,6 +50,7 @@ fn an_overloaded_server_has_the_throughput_that_it_has() {
     let around = Around {
         pid: Some(std::process::id()),
         interrupts: &AtomicUsize::new(0),
+        stop: &AtomicBool::new(false),
         hold_ns: 0,
         member: None,
         progress: &mut |_| (),

@@ -28,11 +28,9 @@ fn fanout(body: &str, rate: f64, chaos: Option<f64>) -> LoadPlan {
         body: body.to_owned(),
         to_one: false,
         rate,
-        rate_to: None,
         size: 64,
-        hello: None,
         chaos,
-        recover: false,
+        ..FanoutPlan::default()
     })
 }
 
@@ -70,9 +68,7 @@ fn address_families_are_tried_in_turn() {
     let load = LoadPlan::Echo(EchoPlan {
         payload: PayloadPlan::default(),
         inflight: 1,
-        rate: None,
-        rate_to: None,
-        churn: None,
+        ..EchoPlan::default()
     });
     let report = report(plan(vec![endpoint], load, 300));
     let connections = &report.connections;

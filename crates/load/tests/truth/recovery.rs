@@ -249,11 +249,9 @@ fn recovering() -> FanoutPlan {
         body: "{\"data\":\"{data}\",\"ack\":true}".to_owned(),
         to_one: false,
         rate: 300.0,
-        rate_to: None,
         size: 80,
-        hello: None,
-        chaos: None,
         recover: true,
+        ..FanoutPlan::default()
     }
 }
 

@@ -63,14 +63,12 @@ fn run(address: SocketAddr, tls: TlsPlan, size: usize) -> Report {
         ..endpoint(&format!("wss://{address}/"), 3)
     };
     let load = LoadPlan::Echo(EchoPlan {
-        rate_to: None,
-        churn: None,
         payload: PayloadPlan {
             binary: true,
             content: Content::Size(size),
         },
         inflight: 2,
-        rate: None,
+        ..EchoPlan::default()
     });
     report(plan(vec![clients], load, 400))
 }

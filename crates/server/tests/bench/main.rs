@@ -13,8 +13,10 @@ mod faults;
 mod interrupt;
 mod itself;
 mod lost;
+mod output;
 mod overload;
 mod real_server;
+mod search;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -118,11 +120,15 @@ fn bench(arguments: &[&str]) -> Outcome {
 
 /// Runs a scenario of one phase to its end.
 fn scenario(phase: &str) -> Outcome {
+    scenario_file(&format!("allow_bottleneck = true\n[[phase]]\n{phase}"))
+}
+
+/// Runs the scenario of a file with this text to its end.
+fn scenario_file(text: &str) -> Outcome {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, SeqCst);
     let name = format!("veche-bench-{}-{number}.toml", std::process::id());
     let file = std::env::temp_dir().join(name);
-    let text = format!("allow_bottleneck = true\n[[phase]]\n{phase}");
     std::fs::write(&file, text).expect("a temporary folder");
     let outcome = bench(&["scenario", file.to_str().expect("UTF-8")]);
     let _ = std::fs::remove_file(&file);

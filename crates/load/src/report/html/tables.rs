@@ -126,6 +126,7 @@ fn traffic(out: &mut String, report: &Report, words: &Words) {
     ));
     for (name, number) in [
         ("messages nobody asked for", messages.unasked),
+        ("heartbeats answered", messages.heartbeats),
         ("answers that came again", messages.duplicated),
         ("answers that came behind a later one", messages.late),
         (

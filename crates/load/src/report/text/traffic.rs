@@ -149,6 +149,10 @@ pub(super) fn throughput(page: &mut Page, report: &Report) {
             ),
         );
     }
+    if messages.heartbeats > 0 {
+        let text = format!("{} answered", many(messages.heartbeats, "heartbeat"));
+        page.more(Tone::Plain, &text);
+    }
     if messages.duplicated + messages.late + messages.lost > 0 {
         let tone = if messages.duplicated + messages.lost > 0 {
             Tone::Bad

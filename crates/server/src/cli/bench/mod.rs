@@ -6,6 +6,7 @@ mod options;
 mod plan;
 mod scenario;
 mod screen;
+mod search;
 
 use std::fmt;
 use std::fs;
@@ -13,8 +14,8 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 use std::time::SystemTime;
 
@@ -23,7 +24,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use veche_load::Progress;
 use veche_load::plan::Plan;
-use veche_load::report::{Report, compare, html, text};
+use veche_load::report::{Report, compare, files, html, text};
 use veche_load::run::{Around, RunError, run as run_plan};
 
 use super::exit::{self, Exit, Failure};
@@ -78,6 +79,23 @@ impl Question {
     }
 }
 
+impl Question {
+    /// The promises of a search for the highest rate; empty without one.
+    fn promises(&self) -> &[String] {
+        match self {
+            Self::Echo(args) => &args.find_rate,
+            Self::Http(args) => &args.find_rate,
+            Self::Broadcast(args) => &args.publish.find_rate,
+            Self::Push(args) => &args.publish.find_rate,
+            Self::Storm(_)
+            | Self::Shootout(_)
+            | Self::Scenario(_)
+            | Self::Compare(_)
+            | Self::Member => &[],
+        }
+    }
+}
+
 /// Runs what was asked for.
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.question {
@@ -92,6 +110,10 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let plan = plan?;
     limits::check(&[&plan])?;
     let interrupts = interrupts()?;
+    let promises = args.question.promises();
+    if !promises.is_empty() {
+        return search::run(kind, common, &plan, promises, &interrupts);
+    }
     let planned_ns = plan.duration_ns.map(|ns| ns + plan.warmup_ns);
     let mut shown = Line::new(common.json, planned_ns);
     let report = measure(
@@ -100,6 +122,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
         plan,
         common.pid,
         &interrupts,
+        &AtomicBool::new(false),
         &mut |progress| {
             shown.show(&progress);
         },
@@ -117,6 +140,7 @@ fn measure(
     plan: Plan,
     pid: Option<u32>,
     interrupts: &AtomicUsize,
+    stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, Failure> {
     let settings = plan::settings(common, &plan);
@@ -130,6 +154,7 @@ fn measure(
         Around {
             pid,
             interrupts,
+            stop,
             member: Some(itself()?),
             hold_ns: plan::ns(common.hold.unwrap_or_default()),
             progress,
@@ -162,6 +187,11 @@ fn member() -> Result<(), Failure> {
 /// Gives out the report in the forms that were asked for.
 fn deliver(report: &Report, common: &Common) -> Result<(), Failure> {
     write_page(report, common.html.as_deref())?;
+    write_timeline(report, common.csv.as_deref())?;
+    if let Some(file) = &common.hgrm {
+        // Without answers there is no distribution, but the file does not stay as an earlier run left it.
+        write_file(file, &files::hgrm(report).unwrap_or_default())?;
+    }
     if common.json {
         print_json(report)
     } else {
@@ -174,7 +204,20 @@ fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
         return Ok(());
     };
     let page = html::html(report).map_err(unwritable)?;
-    fs::write(file, page)
+    write_file(file, &page)
+}
+
+fn write_timeline(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
+    let Some(file) = file else {
+        return Ok(());
+    };
+    let csv = files::csv(report)
+        .map_err(|error| Failure::new(Exit::Failed, format!("the timeline: {error}")))?;
+    write_file(file, &csv)
+}
+
+fn write_file(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(file, text)
         .map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", file.display())))
 }
 

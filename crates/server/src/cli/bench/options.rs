@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use veche_load::heartbeat::Heartbeat;
+use veche_load::pace::Arrivals;
 
 use crate::cli::duration;
 use crate::config;
@@ -43,6 +45,10 @@ pub(super) struct Common {
     /// A subprotocol to offer
     #[arg(long, value_name = "NAME")]
     pub(super) subprotocol: Vec<String>,
+    /// A WebSocket message that is answered at once, as "PING => PONG": heartbeats of an application, which count
+    /// nowhere else. One * on both sides stands for the same text
+    #[arg(long, value_name = "MESSAGE => ANSWER", value_parser = heartbeat)]
+    pub(super) answer: Vec<Heartbeat>,
     /// Offer compression
     #[arg(long)]
     pub(super) deflate: bool,
@@ -70,6 +76,12 @@ pub(super) struct Common {
     /// Write the report as a page
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+    /// Write the latencies as percentiles in the text format of HdrHistogram (.hgrm), in milliseconds
+    #[arg(long, value_name = "FILE")]
+    pub(super) hgrm: Option<PathBuf>,
+    /// Write the timeline as CSV, a line for each second
+    #[arg(long, value_name = "FILE")]
+    pub(super) csv: Option<PathBuf>,
 }
 
 /// How long it goes on, for questions that do not end by themselves.
@@ -127,6 +139,16 @@ pub(super) struct EchoArgs {
     /// to M over the measured time
     #[arg(short, long, value_name = "N|N..M", value_parser = rate, conflicts_with = "inflight")]
     pub(super) rate: Option<Rate>,
+    /// How messages at a --rate are spaced: evenly, or randomly like those of users that know nothing of each other
+    #[arg(long, value_enum, default_value_t = Spacing::Even)]
+    pub(super) arrivals: Spacing,
+    /// Search for the highest rate that holds a promise such as "latency.p99 <= 5ms", without errors; --rate is the first
+    /// that is tried, each for --duration. The figures are those of a scenario; may be given several times
+    #[arg(long, value_name = "PROMISE", requires = "rate")]
+    pub(super) find_rate: Vec<String>,
+    /// Pause between an answer and the next message on a connection, where there is no --rate; MIN..MAX: a random one
+    #[arg(long, value_name = "DURATION|MIN..MAX", value_parser = pause, conflicts_with = "rate")]
+    pub(super) think: Option<Pause>,
     /// Close so many connections a second, each when its answers have come, and open them again
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(super) churn: Option<f64>,
@@ -144,10 +166,10 @@ pub(super) struct HttpArgs {
     /// The method
     #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
     pub(super) method: String,
-    /// The body of each request
+    /// The body of each request; {i} is the number of the connection
     #[arg(long, value_name = "TEXT", conflicts_with = "body_file")]
     pub(super) body: Option<String>,
-    /// A file with the body of each request
+    /// A file with the body of each request; {i} is the number of the connection
     #[arg(long, value_name = "FILE")]
     pub(super) body_file: Option<PathBuf>,
     /// A file with a request in each line, sent in turn: ["GET", "/path?query", null], or with a body in place of null.
@@ -162,6 +184,16 @@ pub(super) struct HttpArgs {
     /// N to M over the measured time
     #[arg(short, long, value_name = "N|N..M", value_parser = rate)]
     pub(super) rate: Option<Rate>,
+    /// How requests at a --rate are spaced: evenly, or randomly like those of users that know nothing of each other
+    #[arg(long, value_enum, default_value_t = Spacing::Even)]
+    pub(super) arrivals: Spacing,
+    /// Search for the highest rate that holds a promise such as "latency.p99 <= 5ms", without errors; --rate is the first
+    /// that is tried, each for --duration. The figures are those of a scenario; may be given several times
+    #[arg(long, value_name = "PROMISE", requires = "rate")]
+    pub(super) find_rate: Vec<String>,
+    /// Pause between a response and the next request on a connection, where there is no --rate; MIN..MAX: a random one
+    #[arg(long, value_name = "DURATION|MIN..MAX", value_parser = pause, conflicts_with = "rate")]
+    pub(super) think: Option<Pause>,
     /// Speak HTTP/1.0 with keep-alive
     #[arg(long)]
     pub(super) http10: bool,
@@ -189,6 +221,13 @@ pub(super) struct PublishArgs {
     /// Publications a second in all; N..M: from N to M over the measured time
     #[arg(short, long, value_name = "N|N..M", default_value = "100", value_parser = rate)]
     pub(super) rate: Rate,
+    /// How publications are spaced: evenly, or randomly like those of users that know nothing of each other
+    #[arg(long, value_enum, default_value_t = Spacing::Even)]
+    pub(super) arrivals: Spacing,
+    /// Search for the highest rate that holds a promise such as "latency.p99 <= 5ms", without errors; --rate is the first
+    /// that is tried, each for --duration. The figures are those of a scenario; may be given several times
+    #[arg(long, value_name = "PROMISE")]
+    pub(super) find_rate: Vec<String>,
     /// Bytes of a message; it names its publisher and number, so at least 48
     #[arg(short, long, value_name = "SIZE", default_value = "64", value_parser = size)]
     pub(super) size: usize,
@@ -294,6 +333,40 @@ pub(super) struct CompareArgs {
     pub(super) json: bool,
 }
 
+/// How the messages of an open loop are spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Spacing {
+    /// Each as long after the one before
+    Even,
+    /// A Poisson process: exponentially distributed gaps
+    Random,
+}
+
+impl From<Spacing> for Arrivals {
+    fn from(spacing: Spacing) -> Self {
+        match spacing {
+            Spacing::Even => Self::Even,
+            Spacing::Random => Self::Random,
+        }
+    }
+}
+
+/// Bounds of a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pause {
+    pub(super) min: Duration,
+    pub(super) max: Duration,
+}
+
+fn pause(text: &str) -> Result<Pause, String> {
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    let (min, max) = (duration(min)?, duration(max)?);
+    if min > max {
+        return Err("expected the shortest pause first".to_owned());
+    }
+    Ok(Pause { min, max })
+}
+
 /// So many a second, the same all the time or from one to another in a straight line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rate {
@@ -319,6 +392,13 @@ fn measurable(text: &str) -> Result<Duration, String> {
         }
         Ok(duration)
     })
+}
+
+fn heartbeat(text: &str) -> Result<Heartbeat, String> {
+    let (received, answer) = text
+        .split_once("=>")
+        .ok_or("expected a message and its answer, such as \"2 => 3\"")?;
+    Ok(Heartbeat::new(received.trim(), answer.trim())?)
 }
 
 fn positive(text: &str) -> Result<f64, String> {

@@ -12,14 +12,15 @@ use veche_load::loads::fanout::{FanoutPlan, asks_for_answers};
 use veche_load::loads::http::{HttpPlan, Request};
 use veche_load::loads::shootout::ShootoutPlan;
 use veche_load::loads::storm::StormPlan;
+use veche_load::loads::think::Think;
 use veche_load::payload::{Content, PayloadPlan};
 use veche_load::plan::{Endpoint, Plan, TlsPlan};
 use veche_load::report::model::Settings;
-use veche_load::target::{Scheme, Target, TargetError, Template};
+use veche_load::target::{Body, Scheme, Target, TargetError, Template};
 
 use super::options::{
-    BroadcastArgs, Common, EchoArgs, HttpArgs, PayloadArgs, PublishArgs, PushArgs, ShootoutArgs,
-    ShootoutKind, Span, StormArgs,
+    BroadcastArgs, Common, EchoArgs, HttpArgs, Pause, PayloadArgs, PublishArgs, PushArgs, Rate,
+    ShootoutArgs, ShootoutKind, Span, StormArgs,
 };
 use crate::cli::exit::{Exit, Failure};
 
@@ -32,18 +33,22 @@ pub(super) fn storm(args: &StormArgs) -> Result<Plan, Failure> {
 }
 
 pub(super) fn echo(args: &EchoArgs) -> Result<Plan, Failure> {
+    check_search(&args.find_rate, args.rate)?;
     let endpoints = endpoints(&args.urls, &args.common)?;
     let load = LoadPlan::Echo(EchoPlan {
         payload: payload(&args.payload)?,
         inflight: args.inflight,
         rate: args.rate.map(|rate| rate.from),
         rate_to: args.rate.and_then(|rate| rate.to),
+        arrivals: args.arrivals.into(),
+        think: args.think.map(think),
         churn: args.churn,
     });
     Ok(lasting(&args.span, plan(endpoints, load, &args.common)))
 }
 
 pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
+    check_search(&args.find_rate, args.rate)?;
     let endpoint = endpoint(&args.url, http_scheme, &args.common)?;
     let body = text_or_file(args.body.as_deref(), args.body_file.as_deref())?;
     let list = args.requests.as_deref().map(requests).transpose()?;
@@ -57,10 +62,12 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
     let load = LoadPlan::Http(HttpPlan {
         method: args.method.clone(),
         is_http10: args.http10,
-        body: body.unwrap_or_default(),
+        body: Body::new(body.unwrap_or_default()),
         inflight: args.inflight,
         rate: args.rate.map(|rate| rate.from),
         rate_to: args.rate.and_then(|rate| rate.to),
+        arrivals: args.arrivals.into(),
+        think: args.think.map(think),
         expect: text_or_file(args.expect.as_deref(), args.expect_file.as_deref())?,
         list: list.unwrap_or_default(),
     });
@@ -68,6 +75,14 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
         &args.span,
         plan(vec![endpoint], load, &args.common),
     ))
+}
+
+/// A search begins with one rate.
+fn check_search(promises: &[String], rate: Option<Rate>) -> Result<(), Failure> {
+    match rate.and_then(|rate| rate.to) {
+        Some(_) if !promises.is_empty() => Err(usage("--find-rate: --rate takes one number then")),
+        _ => Ok(()),
+    }
 }
 
 /// A token (RFC 9110, section 5.6.2).
@@ -127,6 +142,7 @@ fn fanout(
     to_one: bool,
     common: &Common,
 ) -> Result<Plan, Failure> {
+    check_search(&args.find_rate, Some(args.rate))?;
     let receivers = endpoint(url, websocket, common)?;
     let publishers = Endpoint {
         clients: args.publishers,
@@ -150,6 +166,7 @@ fn fanout(
         to_one,
         rate: args.rate.from,
         rate_to: args.rate.to,
+        arrivals: args.arrivals.into(),
         size: args.size,
         hello: args.hello.clone(),
         run: run_number(),
@@ -287,6 +304,13 @@ pub(super) fn settings(common: &Common, plan: &Plan) -> Settings {
     }
 }
 
+fn think(pause: Pause) -> Think {
+    Think {
+        min_ns: ns(pause.min),
+        max_ns: ns(pause.max),
+    }
+}
+
 pub(super) fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -338,6 +362,7 @@ fn endpoint(
             insecure: common.insecure,
             ca: common.ca.clone(),
         },
+        heartbeats: common.answer.clone(),
         ..Endpoint::new(target, common.connections)
     })
 }

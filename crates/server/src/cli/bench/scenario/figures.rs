@@ -86,7 +86,7 @@ const SENT: &str = "/messages/sent";
 const EXPECTED: &str = "/ledger/expected";
 
 /// All of them. `errors` is no field of the report but the sum of the causes.
-pub(super) const FIGURES: [Figure; 79] = [
+pub(super) const FIGURES: [Figure; 80] = [
     count("latency.count", "/latency_us/count"),
     time("latency.min", "/latency_us/min"),
     time("latency.mean", "/latency_us/mean"),
@@ -133,6 +133,7 @@ pub(super) const FIGURES: [Figure; 79] = [
         Unit::Bytes,
     ),
     count("messages.unasked", "/messages/unasked"),
+    count("messages.heartbeats", "/messages/heartbeats"),
     part("messages.duplicated", "/messages/duplicated", SENT),
     part("messages.late", "/messages/late", SENT),
     part("messages.lost", "/messages/lost", SENT),
@@ -279,7 +280,7 @@ impl Figure {
 }
 
 /// Microseconds as people say them.
-pub(super) fn show_time(us: f64) -> String {
+pub(in crate::cli::bench) fn show_time(us: f64) -> String {
     match us {
         us if us < 1e3 => format!("{} us", digits(us)),
         us if us < 1e6 => format!("{} ms", digits(us / 1e3)),

@@ -21,6 +21,8 @@ pub(super) struct Scenario {
     pub(super) phases: Vec<Phase>,
     /// What the whole is held to.
     pub(super) promises: Vec<Promise>,
+    /// Whether it ends with the first broken promise of a phase.
+    pub(super) stop_on_broken: bool,
 }
 
 /// One phase.
@@ -40,7 +42,7 @@ const PHASES_MAX: usize = 100;
 /// Keys of a phase that are no flags.
 const OF_A_PHASE: [&str; 5] = ["name", "kind", "together", "allow_bottleneck", "promise"];
 /// Keys of the file that are no defaults.
-const OF_THE_FILE: [&str; 3] = ["phase", "promise", "allow_bottleneck"];
+const OF_THE_FILE: [&str; 4] = ["phase", "promise", "allow_bottleneck", "stop_on_broken"];
 
 /// Reads and checks the file at `path`; its URLs lead `elsewhere`.
 pub(super) fn read(path: &Path, elsewhere: &Elsewhere) -> Result<Scenario, config::Report> {
@@ -94,9 +96,11 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
     fn file(&mut self, table: &'a DeTable<'i>) -> Scenario {
         let mut phases = None;
         let mut promises = Vec::new();
+        let mut stop_on_broken = false;
         for (key, value) in table {
             let name = key.get_ref().as_ref();
             match name {
+                "stop_on_broken" => stop_on_broken = self.flag(name, value),
                 "phase" => phases = Some(value),
                 "promise" => promises = self.promises(value),
                 "allow_bottleneck" => self.allow_bottleneck = self.flag(name, value),
@@ -124,6 +128,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         Scenario {
             phases,
             promises: promises.into_iter().map(|(promise, _)| promise).collect(),
+            stop_on_broken,
         }
     }
 

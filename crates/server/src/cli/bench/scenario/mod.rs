@@ -12,20 +12,24 @@ mod whole;
 mod words;
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 
 use clap::Args;
+use veche_load::Progress;
 use veche_load::report::model::{Check, Ledger, Report, ServerUse};
 use veche_load::run::is_running;
 
 use super::screen::{self, Line};
-use super::{interrupts, measure, print_json, somebody_was_there, was_whole, write_page};
+use super::{
+    interrupts, measure, print_json, somebody_was_there, was_whole, write_page, write_timeline,
+};
 use crate::cli::exit::{self, Exit, Failure};
 use elsewhere::{Elsewhere, Place};
+pub(super) use figures::show_time;
 use file::{Phase, Scenario};
-use promise::Promise;
+pub(super) use promise::Promise;
 
 /// Flags of `bench scenario`.
 #[derive(Args, Debug)]
@@ -53,6 +57,9 @@ pub(super) struct ScenarioArgs {
     /// Write the report as a page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write the timelines of the phases as CSV, a line for each second
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
 }
 
 /// Runs the scenario of a file.
@@ -73,6 +80,7 @@ pub(super) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     let phases = run_phases(&scenario, args, &interrupts)?;
     let mut report = whole::whole(phases, args.label.clone());
     report.interrupted |= interrupts.load(SeqCst) > 0;
+    report.stopped |= !report.interrupted && report.phases.len() < scenario.phases.len();
     judge(&scenario, &mut report);
     deliver(&report, args)?;
     was_whole(&report)?;
@@ -88,13 +96,14 @@ fn run_phases(
 ) -> Result<Vec<(Report, bool)>, Failure> {
     let mut reports = Vec::new();
     let mut rss_before = None;
+    let mut is_broken = false;
     for group in scenario.phases.chunk_by(|_, next| next.together) {
-        if interrupts.load(SeqCst) > 0 {
+        if interrupts.load(SeqCst) > 0 || (scenario.stop_on_broken && is_broken) {
             break;
         }
         let pid = args.pid.filter(|pid| is_running(*pid));
         let mut line = Line::new(args.json, planned_ns(group)).of_phase(names(group));
-        let results = run_together(group, pid, interrupts, &mut line);
+        let results = run_together(scenario, group, pid, interrupts, &mut line);
         line.clear();
         for (index, report) in results.into_iter().enumerate() {
             let mut report = report?;
@@ -110,6 +119,14 @@ fn run_phases(
                 let before = *rss_before.get_or_insert(server.rss_before_bytes);
                 count_from(before, server, report.connections.opened);
             }
+            let phase = &group[index];
+            report.checks = judge_phase(
+                &report,
+                &phase.promises,
+                &scenario.promises,
+                phase.allow_bottleneck,
+            );
+            is_broken |= report.checks.iter().any(|check| !check.passed);
             reports.push((report, index > 0));
         }
     }
@@ -127,18 +144,20 @@ fn count_from(rss_before_bytes: u64, server: &mut ServerUse, opened: u64) {
 }
 
 fn run_together(
+    scenario: &Scenario,
     group: &[Phase],
     pid: Option<u32>,
     interrupts: &AtomicUsize,
     line: &mut Line,
 ) -> Vec<Result<Report, Failure>> {
     let (first, others) = group.split_first().expect("no group is empty");
+    let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
         let others: Vec<_> = others
             .iter()
-            .map(|phase| scope.spawn(move || run_one(phase, pid, interrupts, None)))
+            .map(|phase| scope.spawn(move || run_one(scenario, phase, pid, interrupts, stop, None)))
             .collect();
-        let first = run_one(first, pid, interrupts, Some(line));
+        let first = run_one(scenario, first, pid, interrupts, stop, Some(line));
         let others = others.into_iter().map(|thread| {
             let panicked = |_| Err(Failure::new(Exit::Failed, "the tester has panicked"));
             thread.join().unwrap_or_else(panicked)
@@ -160,22 +179,36 @@ fn names(group: &[Phase]) -> String {
 }
 
 fn run_one(
+    scenario: &Scenario,
     phase: &Phase,
     pid: Option<u32>,
     interrupts: &AtomicUsize,
+    stop: &AtomicBool,
     mut line: Option<&mut Line>,
 ) -> Result<Report, Failure> {
     let Some((kind, common, _)) = phase.question.plan() else {
         return Err(Failure::new(Exit::Usage, "no phase of a scenario"));
     };
-    let mut progress = |progress| {
+    let no_errors = Promise::no_errors();
+    let about_errors = || {
+        let promises = phase.promises.iter().chain(&scenario.promises);
+        promises.filter(|promise| promise.is_about_errors())
+    };
+    let mut progress = |progress: Progress| {
+        let is_lost = match about_errors().next() {
+            Some(_) => about_errors().any(|promise| promise.is_lost_with(progress.errors)),
+            None => no_errors.is_lost_with(progress.errors),
+        };
+        if scenario.stop_on_broken && is_lost {
+            stop.store(true, SeqCst);
+        }
         if let Some(line) = &mut line {
             line.show(&progress);
         }
     };
     let plan = phase.plan.clone();
     let mut report =
-        measure(kind, common, plan, pid, interrupts, &mut progress).map_err(|failure| {
+        measure(kind, common, plan, pid, interrupts, stop, &mut progress).map_err(|failure| {
             Failure::new(
                 failure.exit,
                 format!("{}: {}", phase.name, failure.message()),
@@ -185,51 +218,62 @@ fn run_one(
     Ok(report)
 }
 
-/// Writes down which promises were kept, of the phases and of the whole.
-fn judge(scenario: &Scenario, report: &mut Report) {
-    let are_errors_judged = scenario.promises.iter().any(Promise::is_about_errors);
-    for (phase, report) in scenario.phases.iter().zip(&mut report.phases) {
-        let mut checks: Vec<Check> = phase
-            .promises
-            .iter()
-            .map(|promise| promise.judge(report))
-            .collect();
-        if !are_errors_judged && !phase.promises.iter().any(Promise::is_about_errors) {
-            checks.push(Promise::no_errors().judge(report));
-        }
-        let promises = phase.promises.iter().chain(&scenario.promises);
-        let named: Vec<&str> = promises.map(Promise::path).collect();
-        let duplicated = report.messages.duplicated;
-        if duplicated > 0 && !named.contains(&"messages.duplicated") {
-            checks.push(Check {
-                promise: "messages.duplicated == 0".to_owned(),
-                measured: duplicated.to_string(),
-                passed: false,
-            });
-        }
-        if let Some(ledger) = &report.ledger {
-            checks.extend(no_faults(ledger, &named));
-        }
-        if report.generator.bottleneck && !phase.allow_bottleneck {
-            checks.push(Check {
-                promise: "the tester is not the bottleneck".to_owned(),
-                measured: report.generator.reasons.join("; "),
-                passed: false,
-            });
-        }
-        if report.messages.rate_reached == Some(false)
-            && (phase.promises.iter().chain(&scenario.promises)).any(Promise::depends_on_the_rate)
-        {
-            checks.push(rate_reached(report));
-        }
-        if report.incomplete {
-            checks.push(all_counted(report));
-        }
-        for check in &mut checks {
-            explain(check, report);
-        }
-        report.checks = checks;
+/// Returns which promises a phase has kept: its own, and what holds where nothing else is said. `whole` are those of the
+/// scenario.
+pub(super) fn judge_phase(
+    report: &Report,
+    promises: &[Promise],
+    whole: &[Promise],
+    allow_bottleneck: bool,
+) -> Vec<Check> {
+    let mut checks: Vec<Check> = promises
+        .iter()
+        .map(|promise| promise.judge(report))
+        .collect();
+    let all = || promises.iter().chain(whole);
+    if !all().any(Promise::is_about_errors) {
+        checks.push(Promise::no_errors().judge(report));
     }
+    let named: Vec<&str> = all().map(Promise::path).collect();
+    let duplicated = report.messages.duplicated;
+    if duplicated > 0 && !named.contains(&"messages.duplicated") {
+        checks.push(Check {
+            promise: "messages.duplicated == 0".to_owned(),
+            measured: duplicated.to_string(),
+            passed: false,
+        });
+    }
+    if let Some(ledger) = &report.ledger {
+        checks.extend(no_faults(ledger, &named));
+    }
+    if report.generator.bottleneck && !allow_bottleneck {
+        checks.push(Check {
+            promise: "the tester is not the bottleneck".to_owned(),
+            measured: report.generator.reasons.join("; "),
+            passed: false,
+        });
+    }
+    if report.messages.rate_reached == Some(false) && all().any(Promise::depends_on_the_rate) {
+        checks.push(rate_reached(report));
+    }
+    if report.incomplete {
+        checks.push(all_counted(report));
+    }
+    if report.stopped {
+        checks.push(Check {
+            promise: "the phase runs to its end".to_owned(),
+            measured: "stopped, since it had more errors than it may have".to_owned(),
+            passed: false,
+        });
+    }
+    for check in &mut checks {
+        explain(check, report);
+    }
+    checks
+}
+
+/// Writes down which promises of the whole were kept.
+fn judge(scenario: &Scenario, report: &mut Report) {
     let mut checks: Vec<Check> = scenario
         .promises
         .iter()
@@ -261,7 +305,7 @@ fn judge(scenario: &Scenario, report: &mut Report) {
 }
 
 /// The broken promise of a phase whose server, or tester, was slower than its rate.
-fn rate_reached(report: &Report) -> Check {
+pub(super) fn rate_reached(report: &Report) -> Check {
     let rate = report.settings.rate.unwrap_or_default();
     Check {
         promise: "the rate asked for is reached".to_owned(),
@@ -328,6 +372,7 @@ fn explain(check: &mut Check, report: &Report) {
 
 fn deliver(report: &Report, args: &ScenarioArgs) -> Result<(), Failure> {
     write_page(report, args.html.as_deref())?;
+    write_timeline(report, args.csv.as_deref())?;
     if args.json {
         return print_json(report);
     }

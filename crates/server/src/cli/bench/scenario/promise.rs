@@ -13,7 +13,7 @@ use crate::config;
 
 /// One figure and its bound.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Promise {
+pub(in crate::cli::bench) struct Promise {
     figure: &'static Figure,
     relation: Relation,
     /// In the figure's unit, or a share of 1.
@@ -116,8 +116,29 @@ impl Promise {
         })
     }
 
+    /// Reads one of the command line, such as `latency.p99 <= 50ms`.
+    pub(in crate::cli::bench) fn parse(text: &str) -> Result<Self, String> {
+        let at = text.find(['<', '>', '=']).ok_or_else(|| {
+            format!(
+                "expected a figure and its bound such as \"latency.p99 <= 50ms\", found {text:?}"
+            )
+        })?;
+        let (path, value) = text.split_at(at);
+        Self::read(path.trim(), &DeValue::String(value.trim().into()))
+    }
+
+    /// Whether that many errors break it for good, however the run goes on.
+    pub(super) fn is_lost_with(&self, errors: u64) -> bool {
+        let is_upper = matches!(
+            self.relation,
+            Relation::AtMost | Relation::Below | Relation::Equal
+        );
+        let errors = errors as f64;
+        self.is_about_errors() && !self.in_share && is_upper && errors > self.bound
+    }
+
     /// Which kinds of phases can keep it; empty: all.
-    pub(super) fn kinds(&self) -> &'static [&'static str] {
+    pub(in crate::cli::bench) fn kinds(&self) -> &'static [&'static str] {
         self.figure.kinds()
     }
 

@@ -17,6 +17,8 @@ pub(super) fn text(report: &Report, file: &Path) -> String {
     let mut out = String::new();
     let stopped = if report.interrupted {
         ", interrupted"
+    } else if report.stopped {
+        ", stopped at a broken promise"
     } else {
         ""
     };

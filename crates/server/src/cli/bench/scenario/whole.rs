@@ -64,6 +64,7 @@ pub(super) fn broken(report: &Report) -> (usize, usize) {
 
 fn add(whole: &mut Report, phase: &Report) {
     whole.interrupted |= phase.interrupted;
+    whole.stopped |= phase.stopped;
     // The phases say which processes are lost.
     whole.incomplete |= phase.incomplete;
     whole.server_ended = whole.server_ended.or(phase.server_ended);
@@ -105,6 +106,7 @@ fn add_messages(whole: &mut Messages, phase: &Messages) {
     whole.bytes_sent += phase.bytes_sent;
     whole.bytes_received += phase.bytes_received;
     whole.unasked += phase.unasked;
+    whole.heartbeats += phase.heartbeats;
     whole.duplicated += phase.duplicated;
     whole.late += phase.late;
     whole.lost += phase.lost;

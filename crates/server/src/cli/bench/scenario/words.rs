@@ -16,7 +16,16 @@ use crate::config;
 pub(super) const KINDS: [&str; 5] = ["storm", "echo", "broadcast", "push", "http"];
 
 /// Flags that concern the whole scenario, not a phase: they stay on the command line.
-const NOT_HERE: [&str; 5] = ["json", "html", "pid", "label", "help"];
+const NOT_HERE: [&str; 8] = [
+    "json",
+    "html",
+    "hgrm",
+    "csv",
+    "pid",
+    "label",
+    "find_rate",
+    "help",
+];
 
 /// The flags of one question.
 pub(super) struct Words {
@@ -279,10 +288,12 @@ fn expected(arg: &Arg) -> String {
         "N" => "a number",
         "N|N..M" => "a number, or two as [from, to]",
         "DURATION" => "a duration such as \"10s\"",
+        "DURATION|MIN..MAX" => "a duration such as \"10s\", or two such as \"5s..10s\"",
         "SIZE" => "a size such as 128 or \"8KiB\"",
         "IP" => "an IP address",
         "FILE" => "the name of a file",
         "URL" => "a URL",
+        "MESSAGE => ANSWER" => "a message and its answer such as \"2 => 3\"",
         "NAME: VALUE" => "a header such as \"X-API-Key: demo\"",
         _ => "a text",
     };
@@ -333,6 +344,9 @@ mod tests {
             ("http", "method", "\"POST\"", "--method=POST"),
             ("echo", "url", "\"ws://h/\"", "ws://h/"),
             ("push", "connect_rate", "50", "--connect-rate=50"),
+            ("push", "arrivals", "\"random\"", "--arrivals=random"),
+            ("http", "think", "\"1s..2s\"", "--think=1s..2s"),
+            ("echo", "answer", "\"2 => 3\"", "--answer=2 => 3"),
         ] {
             assert_eq!(
                 read(kind, key, value),
@@ -371,6 +385,16 @@ mod tests {
                 "expected a size such as \"20\" or \"8KiB\", found \"lots\"",
             ),
             (
+                "think",
+                "\"2s..1s\"",
+                "expected the shortest pause first, found \"2s..1s\"",
+            ),
+            (
+                "answer",
+                "\"ping\"",
+                "expected a message and its answer, such as \"2 => 3\", found \"ping\"",
+            ),
+            (
                 "deflate",
                 "\"yes\"",
                 "expected true or false, found \"yes\"",
@@ -384,7 +408,10 @@ mod tests {
     fn flags_of_the_whole_are_no_words_of_a_phase() {
         for kind in KINDS {
             let words = Words::of(kind);
-            assert!(words.has("url") && words.has("connections") && !words.has("json"));
+            assert!(words.has("url") && words.has("connections"));
+            for name in ["json", "csv", "hgrm", "find_rate"] {
+                assert!(!words.has(name), "{kind} {name}");
+            }
         }
         assert!(Words::of("echo").exclude("inflight", "rate"));
         assert!(Words::of("echo").exclude("message", "size"));

@@ -1,0 +1,77 @@
+//! Heartbeats of an application's protocol: texts of the server that a client has to answer, or it is closed.
+
+use serde::{Deserialize, Serialize};
+
+/// Stands for any text, at most once.
+const ANY: char = '*';
+
+/// A text that is answered with another.
+///
+/// One `*` in the first stands for any text, also none, and in the second for the same text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    before: String,
+    /// `None` where the text is always the same.
+    after: Option<String>,
+    answer: String,
+}
+
+impl Heartbeat {
+    /// A heartbeat that comes as `received` and is answered with `answer`.
+    ///
+    /// # Errors
+    /// There is no text in `received` beside a `*`, more than one `*`, or one in the answer alone.
+    pub fn new(received: &str, answer: &str) -> Result<Self, &'static str> {
+        if received.trim_matches(ANY).is_empty() {
+            return Err("expected a text that is answered");
+        }
+        if received.matches(ANY).count() > 1 || answer.matches(ANY).count() > 1 {
+            return Err("expected one * at most on each side");
+        }
+        if answer.contains(ANY) && !received.contains(ANY) {
+            return Err("the * of the answer stands for that of the text, which has none");
+        }
+        let (before, after) = match received.split_once(ANY) {
+            Some((before, after)) => (before, Some(after.to_owned())),
+            None => (received, None),
+        };
+        Ok(Self {
+            before: before.to_owned(),
+            after,
+            answer: answer.to_owned(),
+        })
+    }
+
+    /// Returns the answer to a message if it is this heartbeat.
+    pub(crate) fn answer(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let Some(after) = &self.after else {
+            return (message == self.before.as_bytes()).then(|| self.answer.clone().into_bytes());
+        };
+        let rest = message.strip_prefix(self.before.as_bytes())?;
+        let any = std::str::from_utf8(rest.strip_suffix(after.as_bytes())?).ok()?;
+        Some(self.answer.replacen(ANY, any, 1).into_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers() {
+        let plain = Heartbeat::new("2", "3").unwrap();
+        assert_eq!(plain.answer(b"2").as_deref(), Some(&b"3"[..]));
+        assert_eq!(plain.answer(b"2probe"), None);
+        let ping =
+            Heartbeat::new(r#"{"type":"ping","id":*}"#, r#"{"type":"pong","id":*}"#).unwrap();
+        let answer = ping.answer(br#"{"type":"ping","id":17}"#);
+        assert_eq!(answer.as_deref(), Some(&br#"{"type":"pong","id":17}"#[..]));
+        assert_eq!(ping.answer(br#"{"type":"ping"}"#), None);
+        // The ends may not overlap.
+        let short = Heartbeat::new("aba*ba", "x").unwrap();
+        assert_eq!(short.answer(b"aba"), None);
+        for (received, answer) in [("", "x"), ("*", "*"), ("a**", "x"), ("a", "*")] {
+            assert!(Heartbeat::new(received, answer).is_err(), "{received:?}");
+        }
+    }
+}

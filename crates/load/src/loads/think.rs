@@ -1,0 +1,81 @@
+//! Think time: the pause of a closed loop between an answer and the next message, like a user that reads a page.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Share;
+
+/// Bounds of the pause, in nanoseconds; its length is uniformly distributed between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Think {
+    /// The shortest.
+    pub min_ns: u64,
+    /// The longest, at least the shortest.
+    pub max_ns: u64,
+}
+
+/// The clients of a thread that pause.
+///
+/// Each message that may be in flight on a connection has a pause of its own: a client is listed as often as it may send.
+#[derive(Debug)]
+pub(super) struct Thinkers {
+    think: Think,
+    rng: Rng,
+    /// When a client may send its next message, the nearest first.
+    until: BinaryHeap<Reverse<(u64, u32)>>,
+    /// By client, how often it is listed.
+    listed: Vec<u32>,
+}
+
+impl Thinkers {
+    pub(super) fn new(think: Think, share: &Share) -> Self {
+        Self {
+            think,
+            rng: Rng::with_seed(share.plan.seed ^ (u64::from(share.index) << 32)),
+            until: BinaryHeap::new(),
+            listed: vec![0; share.clients()],
+        }
+    }
+
+    /// Lets a client begin `count` messages within one pause, so that clients do not march in step.
+    pub(super) fn start(&mut self, who: u32, count: u32, now_ns: u64) {
+        for _ in self.listed[who as usize]..count {
+            let part = self.rng.u64(0..=self.think.max_ns);
+            self.list(who, now_ns.saturating_add(part));
+        }
+    }
+
+    /// Lets a client pause until it has `count` messages to send.
+    pub(super) fn pause(&mut self, who: u32, count: u32, now_ns: u64) {
+        for _ in self.listed[who as usize]..count {
+            let pause = self.rng.u64(self.think.min_ns..=self.think.max_ns);
+            self.list(who, now_ns.saturating_add(pause));
+        }
+    }
+
+    /// Returns a client whose pause is over, and takes it off the list.
+    pub(super) fn next(&mut self, now_ns: u64) -> Option<u32> {
+        let Reverse((due_ns, _)) = self.until.peek()?;
+        if *due_ns > now_ns {
+            return None;
+        }
+        let Reverse((_, who)) = self.until.pop()?;
+        self.listed[who as usize] -= 1;
+        Some(who)
+    }
+
+    /// The end of the next pause; `u64::MAX` without one.
+    pub(super) fn due(&self) -> u64 {
+        self.until
+            .peek()
+            .map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
+    }
+
+    fn list(&mut self, who: u32, due_ns: u64) {
+        self.until.push(Reverse((due_ns, who)));
+        self.listed[who as usize] += 1;
+    }
+}
