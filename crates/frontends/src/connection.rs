@@ -41,7 +41,10 @@ pub struct Connection {
     stage: Stage,
     /// Input that was received and not processed: an unfinished head or line, or anything while blocked. `None` if
     /// there is none: the one word that it takes in most connections.
-    #[allow(clippy::box_collection, reason = "a vector takes three words in each idle connection")]
+    #[allow(
+        clippy::box_collection,
+        reason = "a vector takes three words in each idle connection"
+    )]
     input: Option<Box<Vec<u8>>>,
     /// When the next look is due; see [`Connection::timeout`].
     deadline_ms: u64,

@@ -141,7 +141,7 @@ impl Line {
             .unwrap_or_default()
             .as_millis();
         let mut number = 0;
-        while let Some((batch, lost)) = self.next() {
+        while let Some((batch, lost)) = self.next(number == 0) {
             number += 1;
             let delivery = wire::Delivery {
                 id: format!("{began:x}-{number}"),
@@ -154,10 +154,11 @@ impl Line {
         }
     }
 
-    /// Waits for something to send; `None` at the end.
-    fn next(&self) -> Option<(Vec<Happening>, u64)> {
+    /// Waits for events to send; returns `None` at the end. The first batch is not waited for, and may be empty: it says
+    /// that a process has started, so that what the back end knows of one that was killed is void at once.
+    fn next(&self, is_first: bool) -> Option<(Vec<Happening>, u64)> {
         let mut state = self.state.lock();
-        while !state.is_over && (state.options.is_none() || state.queue.is_empty()) {
+        while !state.is_over && (state.options.is_none() || (state.queue.is_empty() && !is_first)) {
             self.changed.wait(&mut state);
         }
         if state.is_over {
