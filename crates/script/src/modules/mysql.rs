@@ -8,9 +8,9 @@ use veche_calls::mysql::{self, Database, MysqlAction, MysqlReply, Rows, Wanted};
 use veche_calls::{Call, Mysql};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
+use super::fault;
 use super::kept::Kept;
 use super::server::{Kind, Options};
-use super::{fault, go_on};
 use crate::desk::Desk;
 
 const KIND: Kind = Kind {
@@ -214,7 +214,6 @@ fn each_row(
     let names: Vec<LuaString> = names.collect::<mlua::Result<_>>()?;
     let mut values = rows.values.into_iter();
     for _ in 0..count {
-        go_on()?;
         let table = lua.create_table_with_capacity(0, names.len())?;
         for (name, value) in names.iter().zip(values.by_ref().take(names.len())) {
             table.raw_set(name, to_value(lua, value)?)?;
