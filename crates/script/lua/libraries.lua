@@ -5,10 +5,11 @@
 -- of strings with patterns are in modules/string.
 local native = ...
 
-local room, has_room, bytes_of, sorts_quickly = native.room, native.has_room, native.bytes_of, native.sorts_quickly
-local error, type, rawget, rawset, select, tonumber, ceil = error, type, rawget, rawset, select, tonumber, math.ceil
-local concat, sort, insert = table.concat, table.sort, table.insert
-local sub = string.sub
+local room, has_room, bytes_of, sort_kind, is_c = native.room, native.has_room, native.bytes_of, native.sort_kind, native.is_c
+local error, next, type, rawget, rawset, select, ceil = error, next, type, rawget, rawset, select, math.ceil
+local to_number, date = tonumber, os.date
+local concat, sort, insert, maxn = table.concat, table.sort, table.insert, table.maxn
+local find, sub = string.find, string.sub
 
 -- Bytes that a function of C handles at once. A result of that length is never refused (`LARGE_BYTES` of raw/memory.rs).
 local PART_BYTES = 512 * 1024
@@ -74,6 +75,32 @@ function string.reverse(...)
   return in_parts(#s, function(from, to) return reverse(sub(s, from, to)) end, true)
 end
 
+-- Formats that are known to be short and without %q, which looks at each byte. When one more comes, all are forgotten.
+local format, plain_formats, plain_formats_count = string.format, {}, 0
+local PLAIN_FORMATS_MAX, PLAIN_FORMAT_BYTES_MAX = 512, 256
+
+local function format_watched(...)
+  local text = ...
+  if is_long(text) then error("bad argument #1 to 'format': the format is longer than 512 KiB", 2) end
+  if type(text) ~= "string" then return format(...) end
+  if find(text, "%%[^%a%%]*q") then
+    for at = 2, select("#", ...) do
+      if is_long((select(at, ...))) then
+        error("bad argument #" .. at .. " to 'format': a text for %q is longer than 512 KiB", 2)
+      end
+    end
+  elseif #text <= PLAIN_FORMAT_BYTES_MAX then
+    if plain_formats_count == PLAIN_FORMATS_MAX then plain_formats, plain_formats_count = {}, 0 end
+    plain_formats[text], plain_formats_count = true, plain_formats_count + 1
+  end
+  return format(...)
+end
+
+function string.format(...)
+  if plain_formats[...] then return format(...) end
+  return format_watched(...)
+end
+
 -- A replacement that is a function is called from C.
 local gsub = string.gsub
 function string.gsub(...)
@@ -86,7 +113,7 @@ end
 function table.concat(...)
   local list, separator, i, j = ...
   if type(list) ~= "table" then return concat(...) end
-  local first, last = i == nil and 1 or tonumber(i), j == nil and #list or tonumber(j)
+  local first, last = i == nil and 1 or to_number(i), j == nil and #list or to_number(j)
   if not first or not last or last - first < PIECES_FEW then return concat(...) end
   if separator == nil then separator = "" end
   if type(separator) == "number" then separator = separator .. "" end
@@ -95,13 +122,57 @@ function table.concat(...)
   return join_many(list, separator, first, last, 2)
 end
 
--- Sorted in C where that is quick; with a function to compare by, C comes back for each pair.
 local function less(a, b) return a < b end
+
+-- Sorts numbers, or strings, by merging: loops that are compiled, and take n log n steps whatever the order is. C's own
+-- sort compares each value with each other at worst, and nothing can stop it.
+local function merge_sort(list, count)
+  local from, to = {}, {}
+  for at = 1, count do from[at] = rawget(list, at) end
+  local width = 1
+  while width < count do
+    for low = 1, count, 2 * width do
+      local one, other = low, low + width
+      local one_end, other_end = other, other + width
+      if one_end > count + 1 then one_end = count + 1 end
+      if other_end > count + 1 then other_end = count + 1 end
+      for at = low, other_end - 1 do
+        if one < one_end and (other >= other_end or not (from[other] < from[one])) then
+          to[at], one = from[one], one + 1
+        else
+          to[at], other = from[other], other + 1
+        end
+      end
+    end
+    from, to, width = to, from, 2 * width
+  end
+  for at = 1, count do rawset(list, at, from[at]) end
+end
 
 function table.sort(list, compare)
   room()
-  if compare == nil and type(list) == "table" and not sorts_quickly(list) then compare = less end
-  return sort(list, compare)
+  if type(list) ~= "table" then return sort(list, compare) end
+  if compare ~= nil then
+    -- C comes back for each pair, if only to call C.
+    if is_c(compare) then
+      local own = compare
+      compare = function(a, b) return own(a, b) end
+    end
+    return sort(list, compare)
+  end
+  local is_quick, is_plain = sort_kind(list)
+  if is_quick then return sort(list) end
+  if is_plain then return merge_sort(list, #list) end
+  return sort(list, less)
+end
+
+function table.maxn(list)
+  if type(list) ~= "table" then return maxn(list) end
+  local most = 0
+  for key in next, list do
+    if type(key) == "number" and key > most then most = key end
+  end
+  return most
 end
 
 function table.insert(list, position, ...)
@@ -115,4 +186,21 @@ function table.insert(list, position, ...)
     end
   end
   return insert(list, position, ...)
+end
+
+---------------------------------------------------------------------------------------------------- others
+
+-- A number of more characters is no number.
+function tonumber(...)
+  if is_long((...)) then return nil end
+  return to_number(...)
+end
+
+local DATE_BYTES_MAX = 1024
+function os.date(...)
+  local text = ...
+  if type(text) == "string" and #text > DATE_BYTES_MAX then
+    error("bad argument #1 to 'date': a format of at most 1024 bytes expected", 2)
+  end
+  return date(...)
 end

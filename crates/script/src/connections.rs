@@ -8,7 +8,7 @@ use crate::request::Request;
 /// Attributes of one connection.
 const ATTRIBUTES_MAX: usize = 64;
 /// Bytes of one connection's attributes, names included.
-const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
+pub(crate) const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of one run that are taken for a connection to another server; beyond that it is full.
 const CLIENT_RUN_BYTES_MAX: usize = 1 << 20;

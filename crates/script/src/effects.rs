@@ -325,6 +325,10 @@ pub struct Effects {
 const BYTES_MAX: usize = 64 << 20;
 /// Effects of one run, likewise.
 const COUNT_MAX: usize = 1 << 20;
+/// Bytes of lines for the log, likewise.
+const LOG_BYTES_MAX: usize = 16 << 20;
+/// Longest message: it is checked and copied by one call.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Bytes after which effects are carried out before anything else runs.
 const MUCH_BYTES: usize = 1 << 20;
 
@@ -378,7 +382,7 @@ impl Effects {
     pub(crate) fn log(&mut self, level: Level, text: String, about: Option<Box<About>>) {
         let bytes = |about: &About| about.path.len() + about.user.as_ref().map_or(0, String::len);
         let bytes = text.len() + about.as_deref().map_or(0, bytes);
-        if self.text_bytes + bytes > BYTES_MAX || self.list.len() >= COUNT_MAX {
+        if self.text_bytes + bytes > LOG_BYTES_MAX || self.list.len() >= COUNT_MAX {
             // A script that writes so much in one run gets no more of it into the log.
             return;
         }

@@ -35,6 +35,7 @@ mod streams;
 mod task;
 mod testing;
 mod ttl;
+mod utf8;
 mod vm;
 mod watch;
 

@@ -98,6 +98,7 @@ impl Watch {
 
     /// A script begins to run.
     pub(crate) fn enter(&self, state: *mut lua_State, budget_ns: u64) {
+        raw::note_stack();
         let watched = &*self.watched;
         watched.state.store(state, Relaxed);
         watched.budget_ns.store(budget_ns, Relaxed);

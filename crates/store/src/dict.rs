@@ -212,18 +212,27 @@ impl Dict {
     }
 
     /// The first `most` keys with that beginning, in the order of their bytes. Others may change the dictionary while
-    /// its shards are looked through, one after the other.
-    #[must_use]
-    pub fn keys(&self, prefix: &[u8], most: usize, now_ms: u64) -> Vec<Arc<[u8]>> {
+    /// its shards are looked through, one after the other. `None` where `goes_on`, which is asked before each of them,
+    /// returns false.
+    pub fn keys(
+        &self,
+        prefix: &[u8],
+        most: usize,
+        now_ms: u64,
+        goes_on: impl Fn() -> bool,
+    ) -> Option<Vec<Arc<[u8]>>> {
         let mut found: Vec<Key> = Vec::new();
         for Padded(shard) in &self.shards {
+            if !goes_on() {
+                return None;
+            }
             // Beyond the last of enough keys no shard has to look.
             let last = found.get(most.wrapping_sub(1)).cloned();
             found.extend(shard.lock().keys(prefix, most, last.as_deref(), now_ms));
             found.sort();
             found.truncate(most);
         }
-        found
+        Some(found)
     }
 
     /// How many entries there are.

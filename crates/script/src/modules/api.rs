@@ -9,7 +9,7 @@ use mlua::{IntoLuaMulti as _, Lua, LuaString, MultiValue, Table, Value};
 use veche_calls::FaultKind;
 
 use super::argument::Arguments;
-use super::core::{any_channel_name, channel_name};
+use super::core::{channel_name, user_channel_name};
 use super::errors::{FULL, tagged};
 use super::{fault, json};
 use crate::desk::Desk;
@@ -94,7 +94,7 @@ fn publication(lua: &Lua, arguments: &Arguments, field: &str) -> mlua::Result<Ta
     let to = arguments.string(1)?;
     match field {
         "channel" => channel_name(to)?,
-        _ => any_channel_name(&lua.create_string([b"#", &*to.as_bytes()].concat())?)?,
+        _ => user_channel_name(lua, to)?,
     };
     object.raw_set(field, to)?;
     let Value::Table(options) = arguments.at(3) else {
@@ -125,7 +125,11 @@ fn publication(lua: &Lua, arguments: &Arguments, field: &str) -> mlua::Result<Ta
     let kind = kind.as_ref().map(LuaString::as_bytes);
     match (data, kind.as_deref()) {
         (Value::String(data), Some(b"binary")) => {
-            object.raw_set("binary", super::base64::standard(&data.as_bytes()))?;
+            let data = data.as_bytes();
+            if data.len() > json::TEXT_BYTES_MAX / 4 * 3 {
+                return Err(arguments.bad(2, "at most 6 MiB of binary data expected"));
+            }
+            object.raw_set("binary", super::base64::standard(&data))?;
         }
         (Value::Table(_), Some(b"binary")) => {
             return Err(arguments.bad(2, "a table is published as JSON, which is text"));

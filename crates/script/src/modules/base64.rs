@@ -1,11 +1,18 @@
 //! `veche.base64`: RFC 4648, sections 4 and 5.
 
-use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{DecodeError, Engine as _};
 use mlua::{Lua, MultiValue, Table, Value};
 
 use super::argument::Arguments;
+use super::{fault, go_on};
+
+/// Longest text that is made.
+const TEXT_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes that are written at once: whole groups of three bytes, and of four characters.
+const PART_BYTES: usize = 12 << 14;
 
 const STRICT: GeneralPurpose = GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new());
 
@@ -31,7 +38,18 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
     for (name, function, engine) in encoders {
         let encode = lua.create_function(move |lua, values: MultiValue| {
             let arguments = Arguments::new(function, values);
-            lua.create_string(engine.encode(&*arguments.bytes(1)?))
+            let data = arguments.bytes(1)?;
+            if data.len() > TEXT_BYTES_MAX / 4 * 3 {
+                return Err(fault(format!(
+                    "{function}: the text would be longer than 16 MiB"
+                )));
+            }
+            let mut text = String::with_capacity(data.len().div_ceil(3) * 4);
+            for part in data.chunks(PART_BYTES) {
+                go_on()?;
+                engine.encode_string(part, &mut text);
+            }
+            lua.create_string(text)
         })?;
         module.set(name, encode)?;
     }
@@ -42,8 +60,12 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
     for (name, function, engine) in decoders {
         let decode = lua.create_function(move |lua, values: MultiValue| {
             let arguments = Arguments::new(function, values);
+            let text = arguments.bytes(1)?;
+            if text.len() > TEXT_BYTES_MAX {
+                return Err(fault(format!("{function}: the text is longer than 16 MiB")));
+            }
             // Such texts come from clients: that one is wrong is no error of the script.
-            Ok(match engine.decode(&*arguments.bytes(1)?) {
+            Ok(match decode_in_parts(&engine, &text)? {
                 Ok(data) => (Value::String(lua.create_string(data)?), None),
                 Err(error) => (Value::Nil, Some(error.to_string())),
             })
@@ -51,4 +73,43 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
         module.set(name, decode)?;
     }
     Ok(module)
+}
+
+/// Decodes a text, part after part as long as the run may go on.
+fn decode_in_parts(
+    engine: &GeneralPurpose,
+    text: &[u8],
+) -> mlua::Result<Result<Vec<u8>, DecodeError>> {
+    let mut data = Vec::with_capacity(text.len() / 4 * 3 + 3);
+    for (place, part) in text.chunks(PART_BYTES).enumerate() {
+        go_on()?;
+        // Padding ends a text, so a part that has some and is not the last fails with the next one.
+        let is_last = (place + 1) * PART_BYTES >= text.len();
+        let before = place * PART_BYTES;
+        if !is_last && part.ends_with(b"=") {
+            let at = part.iter().position(|&byte| byte == b'=').unwrap_or(0);
+            return Ok(Err(DecodeError::InvalidByte(before + at, b'=')));
+        }
+        if let Err(error) = engine.decode_vec(part, &mut data) {
+            return Ok(Err(placed(error, before)));
+        }
+    }
+    Ok(Ok(data))
+}
+
+/// The error of a part, with its place in the whole text.
+fn placed(error: DecodeError, before: usize) -> DecodeError {
+    match error {
+        DecodeError::InvalidByte(at, byte) => DecodeError::InvalidByte(before + at, byte),
+        DecodeError::InvalidLastSymbol {
+            offset,
+            symbol,
+            symbol_value,
+        } => DecodeError::InvalidLastSymbol {
+            offset: before + offset,
+            symbol,
+            symbol_value,
+        },
+        error => error,
+    }
 }

@@ -6,7 +6,7 @@ use mlua::{Lua, MultiValue, Table, Value};
 use veche_calls::channel::{ChannelReply, Inquiry, Member, Published};
 
 use super::argument::{Arguments, as_number};
-use super::core::{any_channel_name, channel_name};
+use super::core::{channel_name, user_channel_name};
 use super::fault;
 use crate::desk::Desk;
 
@@ -38,11 +38,11 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     let own = Rc::clone(desk);
     let user_status = lua.create_function(move |lua, values: MultiValue| {
         let arguments = Arguments::new("user_status", values);
-        let user = arguments.bytes(1)?;
-        if user.is_empty() {
+        let user = arguments.string(1)?;
+        if user.as_bytes().is_empty() {
             return Err(arguments.bad(1, "the name of a user expected"));
         }
-        let channel = any_channel_name(&lua.create_string([b"#", &*user].concat())?)?;
+        let channel = user_channel_name(lua, user)?;
         Ok(own.inquire(channel, Inquiry::UserStatus).0 as f64)
     })?;
     native.set("user_status", user_status)

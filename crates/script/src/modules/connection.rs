@@ -10,9 +10,12 @@ use super::argument::{WHOLE_MAX, as_number};
 use super::core::channel_name;
 use super::{fault, http};
 use crate::ConnectionId;
-use crate::connections;
+use crate::connections::{self, ATTRIBUTE_BYTES_MAX, AttributeError};
 use crate::desk::Desk;
 use crate::effects::{Credential, Effect, WantedPlace};
+
+/// Bytes that are looked at of a token: those that an HTTP head has room for are shorter.
+const CREDENTIAL_BYTES_MAX: usize = 64 << 10;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let fields = lua.create_table()?;
@@ -94,7 +97,12 @@ fn attributes(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
                 Value::Integer(value) => Some(connections::Value::Number(value as f64)),
                 Value::Number(value) => Some(connections::Value::Number(value)),
                 Value::String(text) => {
-                    Some(connections::Value::Bytes(text.as_bytes().to_vec().into()))
+                    let bytes = text.as_bytes();
+                    // Before it is copied.
+                    if bytes.len() > ATTRIBUTE_BYTES_MAX {
+                        return Err(fault(AttributeError::TooLarge.to_string()));
+                    }
+                    Some(connections::Value::Bytes(bytes[..].into()))
                 }
                 other => {
                     return Err(fault(format!(
@@ -215,11 +223,13 @@ fn subscriptions(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()>
             if !own.world.connections.borrow().is_open(who) {
                 return Err(fault(crate::CLOSED));
             }
+            let credential = credential.as_bytes();
+            let begin = &credential[..credential.len().min(CREDENTIAL_BYTES_MAX)];
             let token = own.token();
             own.effect(Effect::Renew {
                 who,
-                // What is not UTF-8 is no token either way.
-                credential: Credential(credential.to_string_lossy()),
+                // What is not UTF-8, or longer, is no token either way.
+                credential: Credential(String::from_utf8_lossy(begin).into_owned()),
                 token,
             });
             Ok(token.0 as f64)

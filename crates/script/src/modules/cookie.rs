@@ -25,14 +25,16 @@ struct Attributes {
 pub(super) fn function(lua: &Lua) -> mlua::Result<Function> {
     lua.create_function(|_, values: MultiValue| {
         let arguments = Arguments::new("cookie", values);
-        let name = arguments.bytes(1)?;
+        let (name, value) = (arguments.bytes(1)?, arguments.bytes(2)?);
+        if name.len() + value.len() > BYTES_MAX {
+            return Err(too_long(&arguments));
+        }
         if name.is_empty() || !name.iter().all(|&byte| is_token(byte)) {
             return Err(arguments.bad(
                 1,
                 "a name of letters, digits and !#$%&'*+-.^_`|~ expected",
             ));
         }
-        let value = arguments.bytes(2)?;
         if !value.iter().all(|&byte| is_octet(byte)) {
             return Err(arguments.bad(
                 2,
@@ -58,10 +60,14 @@ pub(super) fn function(lua: &Lua) -> mlua::Result<Function> {
         let (name, value) = (String::from_utf8_lossy(&name), String::from_utf8_lossy(&value));
         let cookie = format!("{name}={value}{}", attributes.text);
         if cookie.len() > BYTES_MAX {
-            return Err(arguments.bad(2, "a cookie has at most 4096 bytes, its options included"));
+            return Err(too_long(&arguments));
         }
         Ok(cookie)
     })
+}
+
+fn too_long(arguments: &Arguments) -> mlua::Error {
+    arguments.bad(2, "a cookie has at most 4096 bytes, its options included")
 }
 
 impl Attributes {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use mlua::{Lua, LuaString, Table, Value, Variadic};
 
 use super::errors::{FULL, tagged};
-use super::{fault, json};
+use super::{fault, is_utf8, json};
 use crate::MessageKind;
 use crate::desk::{Desk, Woken};
 use crate::effects::{Effect, Level, Token};
@@ -115,18 +115,23 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                     "bad argument #2 to '{what}': a table is published as JSON, which is text"
                 )));
             }
-            let data = match data {
-                Value::String(data) => data,
-                // So that whoever knows JSON from text gets it as such.
-                table @ Value::Table(_) => lua.create_string(json::encode(lua, &table)?)?,
+            let (borrowed, made);
+            let data: &[u8] = match &data {
+                Value::String(data) => {
+                    borrowed = data.as_bytes();
+                    &borrowed
+                }
+                Value::Table(_) => {
+                    made = json::encode(lua, &data)?;
+                    &made
+                }
                 _ => {
                     return Err(fault(format!(
                         "bad argument #2 to '{what}': a string, or a table for JSON, expected"
                     )));
                 }
             };
-            let data = data.as_bytes();
-            if kind == MessageKind::Text && simdutf8::basic::from_utf8(&data).is_err() {
+            if kind == MessageKind::Text && !is_json && !is_utf8(data)? {
                 return Err(fault(format!(
                     "bad argument #2 to '{what}': it is not UTF-8, so it can't be text; {what} it as \"binary\""
                 )));
@@ -135,7 +140,7 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                 "push" if to.as_bytes().is_empty() => {
                     return Err(fault("bad argument #1 to 'push': the user has no name"));
                 }
-                "push" => any_channel_name(&lua.create_string([b"#", &*to.as_bytes()].concat())?)?,
+                "push" => user_channel_name(lua, &to)?,
                 _ => channel_name(&to)?,
             };
             let is_refused = desk.refuses(&channel);
@@ -158,7 +163,7 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                 Some(false) => {}
             }
             let mut effects = desk.world.effects.borrow_mut();
-            let Some(data) = effects.keep(&data) else {
+            let Some(data) = effects.keep(data) else {
                 let words = "too much was published in one turn";
                 return Err(fault(tagged(words, FULL, None)));
             };
@@ -187,17 +192,25 @@ pub(super) fn channel_name(name: &LuaString) -> mlua::Result<String> {
 }
 
 pub(super) fn any_channel_name(name: &LuaString) -> mlua::Result<String> {
+    const BAD: &str = "bad channel name: 1 to 255 bytes without control characters";
+    // Before anything looks at each byte.
+    if name.as_bytes().len() > CHANNEL_BYTES_MAX {
+        return Err(fault(BAD));
+    }
     let name = name
         .to_str()
         .map_err(|_| fault("bad channel name: it is not UTF-8"))?;
-    let is_good = (1..=CHANNEL_BYTES_MAX).contains(&name.len())
-        && !name.bytes().any(|byte| byte.is_ascii_control());
-    if !is_good {
-        return Err(fault(
-            "bad channel name: 1 to 255 bytes without control characters",
-        ));
+    if name.is_empty() || name.bytes().any(|byte| byte.is_ascii_control()) {
+        return Err(fault(BAD));
     }
     Ok(name.to_owned())
+}
+
+/// The name of a user's own channel.
+pub(super) fn user_channel_name(lua: &Lua, user: &LuaString) -> mlua::Result<String> {
+    let user = user.as_bytes();
+    let user = &user[..user.len().min(CHANNEL_BYTES_MAX)];
+    any_channel_name(&lua.create_string([b"#", user].concat())?)
 }
 
 /// Appends a text as far as a line of the log can show it.

@@ -10,8 +10,8 @@ use mlua::{BorrowedBytes, Function, Lua, MultiValue, Table, Value};
 use veche_store::{Counter, Dict, Error, Options, Store};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
-use super::fault;
 use super::kept::Kept;
+use super::{fault, go_on};
 use crate::desk::Desk;
 use crate::ttl;
 
@@ -99,7 +99,7 @@ const METHODS: [(&str, &str, Method); 7] = [
     }),
     ("set", "dict:set", |_, call| {
         let (key, ttl_ms) = (call.key()?, ttl_of(&call.arguments, 3)?);
-        match from_lua(&call.arguments, 2)? {
+        match call.value(&call.arguments, 2)? {
             Some(value) => call.told(call.dict.set(&key, value, ttl_ms, call.now_ms))?,
             None => _ = call.dict.delete(&key, call.now_ms),
         }
@@ -107,7 +107,7 @@ const METHODS: [(&str, &str, Method); 7] = [
     }),
     ("add", "dict:add", |_, call| {
         let (key, ttl_ms) = (call.key()?, ttl_of(&call.arguments, 3)?);
-        let value = from_lua(&call.arguments, 2)?;
+        let value = call.value(&call.arguments, 2)?;
         let value = call.arguments.needed(2, value, SCALAR)?;
         let added = call.told(call.dict.add(&key, value, ttl_ms, call.now_ms))?;
         Ok(Value::Boolean(added))
@@ -133,9 +133,13 @@ const METHODS: [(&str, &str, Method); 7] = [
         let what = "a whole number from 1 to 10000";
         let most = call.arguments.whole(2, [1.0, KEYS_MAX], what)?;
         let most = most.unwrap_or(KEYS) as usize;
-        let keys = call.dict.keys(prefix, most, call.now_ms);
+        let keys = call
+            .dict
+            .keys(prefix, most, call.now_ms, || go_on().is_ok());
+        let keys = keys.map_or_else(|| go_on().map(|()| Vec::new()), Ok)?;
         let table = lua.create_table_with_capacity(keys.len(), 0)?;
         for key in keys {
+            go_on()?;
             table.raw_push(lua.create_string(key)?)?;
         }
         Ok(Value::Table(table))
@@ -181,7 +185,7 @@ fn update(lua: &Lua, call: &Call, pcall: &Function) -> mlua::Result<(bool, Value
             return Ok((false, results.pop_front().unwrap_or(Value::Nil)));
         }
         let results = Arguments::new("dict:update's function", results);
-        let after = from_lua(&results, 1)?;
+        let after = call.value(&results, 1)?;
         let ttl_ms = ttl_of(&results, 2)?;
         let result = to_lua(lua, after.clone())?;
         let swapped = call.dict.swap(&key, version, after, ttl_ms, call.now_ms);
@@ -241,6 +245,23 @@ impl Call {
 
     fn key(&self) -> mlua::Result<BorrowedBytes> {
         self.arguments.bytes(1)
+    }
+
+    /// A value that may be stored.
+    fn value(
+        &self,
+        arguments: &Arguments,
+        number: usize,
+    ) -> mlua::Result<Option<veche_store::Value>> {
+        let bytes_max = self.dict.options().bytes_max;
+        // Before it is copied.
+        if let Value::String(text) = arguments.at(number)
+            && text.as_bytes().len() > bytes_max
+        {
+            let needed = text.as_bytes().len();
+            return self.told(Err(Error::Full { needed, bytes_max }));
+        }
+        from_lua(arguments, number)
     }
 
     fn told<T>(&self, result: Result<T, Error>) -> mlua::Result<T> {

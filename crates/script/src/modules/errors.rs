@@ -56,6 +56,9 @@ enum Code<'a> {
 /// An error of the script itself, or of a module that calls no server.
 const SCRIPT: &str = "script";
 
+/// Bytes that are read of an error's words. Those of clients are shorter.
+const WORDS_BYTES_MAX: usize = 64 << 10;
+
 /// A client of ours, or the connection of a handler, is not there any more.
 const IS_CLOSED: &str = "closed";
 
@@ -158,7 +161,8 @@ pub(super) fn install(lua: &Lua, native: &Table) -> mlua::Result<()> {
             table.raw_set("message", words)?;
             return Ok(table);
         };
-        let words = words.to_string_lossy();
+        let words = words.as_bytes();
+        let words = String::from_utf8_lossy(&words[..words.len().min(WORDS_BYTES_MAX)]);
         let About {
             kind,
             code,

@@ -6,10 +6,10 @@ use mlua::{Lua, MultiValue, Table, Value};
 use veche_calls::Place;
 
 use super::argument::{Arguments, as_number};
-use super::fault;
+use super::{fault, is_utf8};
 use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::Desk;
-use crate::effects::Effect;
+use crate::effects::{Effect, MESSAGE_BYTES_MAX};
 use crate::{ConnectionId, MessageKind};
 
 /// Connections that a search finds unless told otherwise, and the most that it may be told.
@@ -42,7 +42,10 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
             Value::String(kind) if *kind == "binary" => MessageKind::Binary,
             _ => return Err(arguments.bad(2, "\"text\" or \"binary\" expected")),
         };
-        if kind == MessageKind::Text && simdutf8::basic::from_utf8(&data).is_err() {
+        if data.len() > MESSAGE_BYTES_MAX {
+            return Err(arguments.bad(1, "a message has at most 16 MiB"));
+        }
+        if kind == MessageKind::Text && !is_utf8(&data)? {
             return Err(arguments.bad(
                 1,
                 "it is not UTF-8, so it can't be a text message; send it as \"binary\"",

@@ -7,7 +7,7 @@ use md5::Md5;
 use mlua::{Lua, MultiValue, Table};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq as _;
+use subtle::{Choice, ConstantTimeEq as _};
 
 use super::argument::Arguments;
 use super::{fault, go_on};
@@ -58,7 +58,9 @@ pub(super) fn hash(lua: &Lua) -> mlua::Result<Table> {
     }
     let crc32 = lua.create_function(|_, values: MultiValue| {
         let arguments = Arguments::new("hash.crc32", values);
-        Ok(f64::from(crc32fast::hash(&arguments.bytes(1)?)))
+        let mut hash = crc32fast::Hasher::new();
+        in_parts(&arguments.bytes(1)?, |part| hash.update(part))?;
+        Ok(f64::from(hash.finalize()))
     })?;
     module.set("crc32", crc32)?;
     Ok(module)
@@ -81,7 +83,17 @@ pub(super) fn hmac(lua: &Lua) -> mlua::Result<Table> {
     }
     let equals = lua.create_function(|_, values: MultiValue| {
         let arguments = Arguments::new("hmac.equals", values);
-        let is_equal = arguments.bytes(1)?.ct_eq(&arguments.bytes(2)?);
+        let (one, other) = (arguments.bytes(1)?, arguments.bytes(2)?);
+        if one.len() != other.len() {
+            return Ok(false);
+        }
+        let mut is_equal = Choice::from(1);
+        let mut rest = &other[..];
+        in_parts(&one, |part| {
+            let (same, behind) = rest.split_at(part.len());
+            is_equal &= part.ct_eq(same);
+            rest = behind;
+        })?;
         Ok(bool::from(is_equal))
     })?;
     module.set("equals", equals)?;

@@ -6,6 +6,10 @@
 
 mod reading;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
 use mlua::{Lua, LuaSerdeExt as _, LuaString, Table, Value};
 
 use super::argument::WHOLE_MAX;
@@ -16,8 +20,17 @@ use reading::read;
 const DEPTH_MAX: usize = 128;
 
 /// Text that one call makes, about.
-const TEXT_BYTES_MAX: usize = 8 << 20;
+pub(super) const TEXT_BYTES_MAX: usize = 8 << 20;
 const TOO_LONG: &str = "json.encode: the text is longer than 8 MiB";
+
+/// Longest text that is read: a string in it takes as much again outside of Lua's memory.
+const READ_BYTES_MAX: usize = 16 << 20;
+
+/// Keys of an object that are sorted at once.
+const KEYS_AT_ONCE: usize = 1024;
+
+/// Bytes of a string that are written at once.
+const PART_BYTES: usize = 64 << 10;
 
 pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
     let module = lua.create_table()?;
@@ -66,7 +79,7 @@ fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Res
         Value::Boolean(false) => out.extend_from_slice(b"false"),
         Value::Integer(number) => write_number(*number as f64, out)?,
         Value::Number(number) => write_number(*number, out)?,
-        Value::String(text) => write_text(text, out)?,
+        Value::String(text) => write_text(&text.as_bytes(), out)?,
         Value::Table(table) => {
             if depth == DEPTH_MAX {
                 return Err(fault(
@@ -119,13 +132,11 @@ fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, depth: usize) -> mlu
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
         go_on()?;
-        let Value::String(key) = key else {
-            return Err(fault(format!(
-                "json.encode: an object's keys are strings, this one is a {}",
-                key.type_name()
-            )));
-        };
-        pairs.push((key, value));
+        pairs.push((object_key(key)?, value));
+        if pairs.len() > KEYS_AT_ONCE {
+            drop(pairs);
+            return write_large_object(lua, table, out, depth);
+        }
     }
     pairs.sort_unstable_by(|(one, _), (other, _)| {
         let (one, other) = (one.as_bytes(), other.as_bytes());
@@ -136,9 +147,61 @@ fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, depth: usize) -> mlu
         if place > 0 {
             out.push(b',');
         }
-        write_text(key, out)?;
+        write_text(&key.as_bytes(), out)?;
         out.push(b':');
         write(lua, value, out, depth)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn object_key(key: Value) -> mlua::Result<LuaString> {
+    match key {
+        Value::String(key) => Ok(key),
+        other => Err(fault(format!(
+            "json.encode: an object's keys are strings, this one is a {}",
+            other.type_name()
+        ))),
+    }
+}
+
+/// Writes an object of any size: its keys are sorted in parts, which are merged while they are written. Values stay in the
+/// table until then, since `mlua` can't hold more than a few thousand.
+fn write_large_object(
+    lua: &Lua,
+    table: &Table,
+    out: &mut Vec<u8>,
+    depth: usize,
+) -> mlua::Result<()> {
+    let (mut bytes, mut keys) = (Vec::new(), Vec::<Range<u32>>::new());
+    for pair in table.pairs::<Value, Value>() {
+        go_on()?;
+        let from = bytes.len() as u32;
+        bytes.extend_from_slice(&object_key(pair?.0)?.as_bytes());
+        if bytes.len() > TEXT_BYTES_MAX {
+            return Err(fault(TOO_LONG));
+        }
+        keys.push(from..bytes.len() as u32);
+    }
+    let text = |key: &Range<u32>| &bytes[key.start as usize..key.end as usize];
+    let mut parts = Vec::with_capacity(keys.len().div_ceil(KEYS_AT_ONCE));
+    for part in keys.chunks_mut(KEYS_AT_ONCE) {
+        go_on()?;
+        part.sort_unstable_by(|one, other| text(one).cmp(text(other)));
+        parts.push(part.iter());
+    }
+    let mut next = BinaryHeap::with_capacity(parts.len());
+    for (place, part) in parts.iter_mut().enumerate() {
+        next.extend(part.next().map(|key| Reverse((text(key), place))));
+    }
+    let mut separator = b'{';
+    while let Some(Reverse((key, place))) = next.pop() {
+        out.push(std::mem::replace(&mut separator, b','));
+        write_text(key, out)?;
+        out.push(b':');
+        let value: Value = table.raw_get(lua.create_string(key)?)?;
+        write(lua, &value, out, depth)?;
+        next.extend(parts[place].next().map(|key| Reverse((text(key), place))));
     }
     out.push(b'}');
     Ok(())
@@ -160,35 +223,64 @@ fn write_number(number: f64, out: &mut Vec<u8>) -> mlua::Result<()> {
     result.map_err(|error| fault(error.to_string()))
 }
 
-fn write_text(text: &LuaString, out: &mut Vec<u8>) -> mlua::Result<()> {
-    let bytes = text.as_bytes();
-    if out.len() + bytes.len() > TEXT_BYTES_MAX {
+fn write_text(text: &[u8], out: &mut Vec<u8>) -> mlua::Result<()> {
+    if out.len() + text.len() > TEXT_BYTES_MAX {
         return Err(fault(TOO_LONG));
     }
-    let text = simdutf8::basic::from_utf8(&bytes)
+    let text = simdutf8::basic::from_utf8(text)
         .map_err(|_| fault("json.encode: a string is not UTF-8"))?;
-    serde_json::to_writer(out, text).map_err(|error| fault(error.to_string()))
+    let quote = |text: &str, out: &mut Vec<u8>| {
+        serde_json::to_writer(out, text).map_err(|error| fault(error.to_string()))
+    };
+    if text.len() <= PART_BYTES {
+        return quote(text, out);
+    }
+    out.push(b'"');
+    let mut rest = text;
+    while !rest.is_empty() {
+        go_on()?;
+        let (part, behind) = rest.split_at(rest.floor_char_boundary(PART_BYTES));
+        let begin = out.len();
+        quote(part, out)?;
+        // Without the part's own quotes.
+        out.remove(begin);
+        out.pop();
+        // Escaped it may be six times as long.
+        if out.len() > TEXT_BYTES_MAX {
+            return Err(fault(TOO_LONG));
+        }
+        rest = behind;
+    }
+    out.push(b'"');
+    Ok(())
 }
 
 /// The value of a JSON text.
 ///
 /// # Errors
-/// It is none, with line and column; or deeper than 128.
+/// It is none, with line and column; deeper than 128; longer than 16 MiB.
 pub(crate) fn decode(lua: &Lua, text: &[u8]) -> mlua::Result<Value> {
+    if text.len() > READ_BYTES_MAX {
+        return Err(fault("json.decode: the text is longer than 16 MiB"));
+    }
     let (value, has_huge) = read(lua, text)?;
     // It may have been a whole one beyond 64 bits, of which the parser keeps no more than the nearest float.
     match has_huge {
-        true => Ok(read(lua, &quote_long_numbers(text))?.0),
+        true => Ok(read(lua, &quote_long_numbers(text)?)?.0),
         false => Ok(value),
     }
 }
 
 /// A valid text with whole numbers of 19 digits or more as strings.
-fn quote_long_numbers(text: &[u8]) -> Vec<u8> {
+fn quote_long_numbers(text: &[u8]) -> mlua::Result<Vec<u8>> {
     const DIGITS_MIN: usize = 19;
     let mut quoted = Vec::with_capacity(text.len() + 64);
-    let (mut rest, mut is_text) = (text, false);
+    let (mut rest, mut is_text, mut looked_at) = (text, false, text.len());
     while let Some(&byte) = rest.first() {
+        if looked_at - rest.len() >= PART_BYTES {
+            looked_at = rest.len();
+            go_on()?;
+        }
         let length = match byte {
             b'\\' if is_text => 2,
             b'-' | b'0'..=b'9' if !is_text => {
@@ -212,7 +304,7 @@ fn quote_long_numbers(text: &[u8]) -> Vec<u8> {
         }
         rest = behind;
     }
-    quoted
+    Ok(quoted)
 }
 
 /// A parsed text as a value.

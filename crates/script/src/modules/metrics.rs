@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mlua::{Lua, MultiValue, Table, Value};
-use veche_store::metrics::{BUCKETS_MAX, Metric, MetricError, MetricKind};
+use veche_store::metrics::{BUCKETS_MAX, LABEL_BYTES_MAX, Metric, MetricError, MetricKind};
 
 use super::argument::{Arguments, as_number};
 use super::kept::Kept;
@@ -84,8 +84,9 @@ fn series(
     let mut values: Vec<String> = Vec::with_capacity(metric.labels.len());
     for number in 2..=count {
         values.push(match arguments.at(number) {
+            // Of what is too long no more is copied than the store needs to refuse it.
             Value::String(text) => match text.to_str() {
-                Ok(text) => text.to_owned(),
+                Ok(text) => text[..text.floor_char_boundary(LABEL_BYTES_MAX + 4)].to_owned(),
                 Err(_) => return Err(arguments.bad(number, "a label's value is UTF-8")),
             },
             Value::Integer(value) => value.to_string(),

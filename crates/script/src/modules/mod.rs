@@ -45,7 +45,7 @@ use mlua::{Lua, LuaSerdeExt as _, LuaString, Table};
 
 use crate::app::App;
 use crate::desk::Desk;
-use crate::raw;
+use crate::{raw, utf8};
 
 /// Adds what Rust gives to the functions that the prelude builds `veche` from.
 pub(crate) fn install(
@@ -70,11 +70,14 @@ pub(crate) fn install(
     http::install(lua, desk, native, app.has_files)?;
     hooks::install(lua, desk, native)?;
     http_client::install(lua, desk, native, folder)?;
-    let own_words = lua.create_function(|_, error: mlua::Value| {
-        Ok(match error {
-            mlua::Value::Error(error) => words(&error),
-            mlua::Value::String(text) => without_own_place(&text.to_string_lossy()).to_owned(),
-            other => other.to_string()?,
+    let own_words = lua.create_function(|lua, error: mlua::Value| {
+        Ok(match &error {
+            mlua::Value::Error(error) => lua.create_string(words(error))?,
+            mlua::Value::String(text) if text.as_bytes().starts_with(OWN_PLACE.as_bytes()) => {
+                lua.create_string(without_own_place(&text.to_string_lossy()))?
+            }
+            mlua::Value::String(text) => text.clone(),
+            other => lua.create_string(other.to_string()?)?,
         })
     })?;
     native.set("words", own_words)?;
@@ -116,6 +119,14 @@ pub(crate) fn go_on() -> mlua::Result<()> {
     }
 }
 
+/// Returns whether a text is UTF-8.
+pub(super) fn is_utf8(text: &[u8]) -> mlua::Result<bool> {
+    match utf8::check(text) {
+        Some(is_utf8) => Ok(is_utf8),
+        None => go_on().map(|()| false),
+    }
+}
+
 /// What an error of a Rust function says to a script: its innermost reason, and the script's line that called it.
 pub(crate) fn words(error: &mlua::Error) -> String {
     match error {
@@ -133,9 +144,12 @@ pub(crate) fn words(error: &mlua::Error) -> String {
     }
 }
 
+/// What errors that the prelude raised begin with.
+const OWN_PLACE: &str = "veche:";
+
 /// A message without the line of the prelude that raised it: scripts care for theirs.
 pub(crate) fn without_own_place(message: &str) -> &str {
-    let behind = message.strip_prefix("veche:");
+    let behind = message.strip_prefix(OWN_PLACE);
     let behind = behind.and_then(|place| place.split_once(": "));
     behind.map_or(message, |(_, message)| message)
 }

@@ -31,7 +31,7 @@ const KIND: Kind = Kind {
 const DATABASES_MAX: usize = 256;
 
 /// Bytes of one statement and of all its values.
-const STATEMENT_BYTES_MAX: usize = 64 << 20;
+const STATEMENT_BYTES_MAX: usize = 16 << 20;
 
 /// Places for values in one statement, by the protocol.
 const VALUES_MAX: usize = 65_535;
@@ -115,6 +115,10 @@ fn connect(databases: &Kept<Database>, argument: &Value) -> mlua::Result<f64> {
 /// The statement and its values.
 fn statement(lua: &Lua, arguments: &Arguments) -> mlua::Result<(String, Vec<mysql::Value>)> {
     let sql = arguments.string(1)?;
+    let too_long = |number| arguments.bad(number, "a statement and its values have at most 16 MiB");
+    if sql.as_bytes().len() > STATEMENT_BYTES_MAX {
+        return Err(too_long(1));
+    }
     let sql = String::from_utf8(sql.as_bytes().to_vec());
     let sql = sql.map_err(|_| arguments.bad(1, "a statement is UTF-8; bytes go in as values"))?;
     let is_good = !sql.trim().is_empty() && !sql.contains('\0');
@@ -128,14 +132,13 @@ fn statement(lua: &Lua, arguments: &Arguments) -> mlua::Result<(String, Vec<mysq
     let mut bytes = sql.len();
     let mut values = Vec::with_capacity(count - 1);
     for number in 2..=count {
-        let value = value(lua, arguments, number)?;
-        if let mysql::Value::Bytes(text) = &value {
-            bytes += text.len();
+        if let Value::String(text) = arguments.at(number) {
+            bytes += text.as_bytes().len();
         }
         if bytes > STATEMENT_BYTES_MAX {
-            return Err(arguments.bad(number, "a statement and its values have at most 64 MiB"));
+            return Err(too_long(number));
         }
-        values.push(value);
+        values.push(value(lua, arguments, number)?);
     }
     Ok((sql, values))
 }

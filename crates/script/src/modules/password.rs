@@ -9,6 +9,9 @@ use veche_calls::{Call, Password};
 use super::argument::Arguments;
 use crate::desk::Desk;
 
+/// Bytes that are looked at of a hash: PHC strings are shorter.
+const HASH_BYTES_MAX: usize = 4096;
+
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let module = lua.create_table()?;
     let own = Rc::clone(desk);
@@ -23,8 +26,12 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         let arguments = Arguments::new("password.verify", values);
         let hash = match arguments.at(2) {
             Value::Nil => None,
-            // What is not UTF-8 is no PHC string either: the call says so.
-            _ => Some(arguments.string(2)?.to_string_lossy()),
+            // What is too long or not UTF-8 is no PHC string either: the call says so.
+            _ => {
+                let hash = arguments.bytes(2)?;
+                let hash = &hash[..hash.len().min(HASH_BYTES_MAX)];
+                Some(String::from_utf8_lossy(hash).into_owned())
+            }
         };
         begin(&own, &arguments, PasswordAction::Verify { hash })
     })?;
@@ -33,11 +40,12 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
 }
 
 fn begin(desk: &Desk, arguments: &Arguments, action: PasswordAction) -> mlua::Result<f64> {
-    let password = arguments.bytes(1)?.to_vec();
+    let password = arguments.bytes(1)?;
     if password.len() > PASSWORD_BYTES_MAX {
         let expected = format!("at most {PASSWORD_BYTES_MAX} bytes expected");
         return Err(arguments.bad(1, &expected));
     }
+    let password = password.to_vec();
     let token = desk.call(Call::Password(Password { password, action }));
     Ok(token.0 as f64)
 }

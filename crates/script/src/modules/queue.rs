@@ -32,15 +32,23 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     let (own, own_held) = (Rc::clone(desk), held.clone());
     let push = lua.create_function(move |lua, (number, value, until_s): (f64, Value, Value)| {
         let queue = find(&own_held, number)?;
+        let too_large = || {
+            fault(format!(
+                "bad argument #1 to 'queue:push': it is larger than the queue's {} bytes",
+                queue.options().bytes_max
+            ))
+        };
+        // Before it is copied.
+        if matches!(&value, Value::String(text) if text.as_bytes().len() > queue.options().bytes_max)
+        {
+            return Err(too_large());
+        }
         let parcel = parcel(lua, &value)?;
         let token = until_s.as_boolean().is_none().then(|| own.token());
         let waiter = token.map(|token| own.world.queues.waiter(token));
         match queue.push(parcel, waiter) {
             Pushed::Yes => true.into_lua_multi(lua),
-            Pushed::TooLarge => Err(fault(format!(
-                "bad argument #1 to 'queue:push': it is larger than the queue's {} bytes",
-                queue.options().bytes_max
-            ))),
+            Pushed::TooLarge => Err(too_large()),
             Pushed::Full(_) => wait(lua, &own, token, queue, Side::Push, &until_s),
         }
     })?;

@@ -10,9 +10,9 @@ use veche_calls::{Call, FaultKind, Redis};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::errors::tagged;
-use super::fault;
 use super::kept::Kept;
 use super::server::{Kind, Options};
+use super::{fault, go_on};
 use crate::desk::Desk;
 use crate::effects::Token;
 
@@ -27,13 +27,16 @@ const KIND: Kind = Kind {
 const KEYSPACES_MAX: usize = 256;
 
 /// Bytes of one call's commands.
-const COMMANDS_BYTES_MAX: usize = 64 << 20;
+const COMMANDS_BYTES_MAX: usize = 16 << 20;
 
 /// Commands of one pipeline.
 const COMMANDS_MAX: usize = 10_000;
 
 /// Channels of one subscription.
 const NAMES_MAX: usize = 1_000;
+
+/// Bytes of their names.
+const NAMES_BYTES_MAX: usize = 1 << 20;
 
 /// Longest wait for a message, in seconds: a year.
 const WAIT_MAX_S: f64 = 31_536_000.0;
@@ -104,10 +107,17 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         if arguments.count() > NAMES_MAX {
             return Err(arguments.bad(NAMES_MAX + 1, "at most 1000 channels"));
         }
-        let names = (1..=arguments.count().max(1))
-            .map(|number| arguments.bytes(number).map(|name| name.to_vec()));
+        let (mut names, mut bytes) = (Vec::new(), 0);
+        for number in 1..=arguments.count().max(1) {
+            let name = arguments.bytes(number)?;
+            bytes += name.len();
+            if bytes > NAMES_BYTES_MAX {
+                return Err(arguments.bad(number, "names of channels of at most 1 MiB expected"));
+            }
+            names.push(name.to_vec());
+        }
         let action = RedisAction::Subscribe {
-            names: names.collect::<mlua::Result<_>>()?,
+            names,
             are_patterns,
         };
         Ok(ask(&own, keyspace, action))
@@ -233,7 +243,7 @@ fn push(lua: &Lua, command: &mut Command, value: &Value) -> Result<(), String> {
         Value::String(text) => {
             let bytes = text.as_bytes();
             if command.bytes() + bytes.len() > COMMANDS_BYTES_MAX {
-                return Err("a command has at most 64 MiB".to_owned());
+                return Err("a command has at most 16 MiB".to_owned());
             }
             command.push(&bytes);
             return Ok(());
@@ -300,7 +310,7 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<Command>> {
         }
         bytes += command.bytes();
         if bytes > COMMANDS_BYTES_MAX {
-            return Err(bad("a pipeline has at most 64 MiB"));
+            return Err(bad("a pipeline has at most 16 MiB"));
         }
         commands.push(command);
     }
@@ -343,6 +353,7 @@ pub(super) fn to_lua(lua: &Lua, reply: RedisReply) -> mlua::Result<Value> {
 }
 
 fn to_value(lua: &Lua, value: RedisValue) -> mlua::Result<Value> {
+    go_on()?;
     Ok(match value {
         // In a list a nil would be a gap.
         RedisValue::Nil => lua.null(),

@@ -31,15 +31,16 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
             }
         };
         let timeout = calls::timeout(options, TIMEOUT_S, "resolve")?;
-        let host = String::from_utf8(host.as_bytes().to_vec());
-        let is_good = |host: &String| {
-            (1..=HOST_BYTES_MAX).contains(&host.len()) && !host.chars().any(char::is_control)
-        };
-        let Some(host) = host.ok().filter(is_good) else {
+        let host = host.as_bytes();
+        let is_good = |host: &&str| !host.is_empty() && !host.chars().any(char::is_control);
+        let host = Some(&host[..]).filter(|host| host.len() <= HOST_BYTES_MAX);
+        let host = host.and_then(|host| std::str::from_utf8(host).ok());
+        let Some(host) = host.filter(is_good) else {
             return Err(fault(
                 "bad argument #1 to 'resolve': the name of a host, of 1 to 253 bytes, expected",
             ));
         };
+        let host = host.to_owned();
         let token = desk.call(Call::Resolve(Resolve { host, timeout }));
         Ok(token.0 as f64)
     })?;

@@ -12,6 +12,10 @@ use super::fault;
 
 /// Bytes of one option.
 const OPTION_BYTES_MAX: usize = 4096;
+const OPTION: &str = "at most 4096 bytes without NUL";
+
+/// Longest URL.
+const URL_BYTES_MAX: usize = 16 << 10;
 
 /// Longest name.
 const NAME_BYTES_MAX: usize = 64;
@@ -67,6 +71,9 @@ impl Options {
         };
         match argument {
             Value::String(url) => {
+                if url.as_bytes().len() > URL_BYTES_MAX {
+                    return Err(options.bad_url("longer than 16 KiB"));
+                }
                 let url = url
                     .to_str()
                     .map_err(|_| options.bad_url("it is not UTF-8"))?;
@@ -118,7 +125,7 @@ impl Options {
         if let Given::Text(text) | Given::Authority(text) = &value
             && (text.len() > OPTION_BYTES_MAX || text.contains('\0'))
         {
-            return Err(self.bad(name, "at most 4096 bytes without NUL"));
+            return Err(self.bad(name, OPTION));
         }
         self.given.insert(name.to_owned(), value);
         Ok(())
@@ -126,13 +133,18 @@ impl Options {
 
     fn read_option(&mut self, name: &Value, value: &Value) -> mlua::Result<()> {
         let name = match name {
-            Value::String(name) => name.to_string_lossy(),
+            Value::String(name) if name.as_bytes().len() <= NAME_BYTES_MAX => {
+                name.to_string_lossy()
+            }
             _ => String::from("[1]"),
         };
         let text = |value: &Value| match value {
             Value::String(text) => text.to_str().ok().map(|text| text.to_owned()),
             _ => None,
         };
+        if matches!(value, Value::String(text) if text.as_bytes().len() > OPTION_BYTES_MAX) {
+            return Err(self.bad(&name, OPTION));
+        }
         let value = match value {
             Value::Boolean(value) => Given::Boolean(*value),
             Value::Table(table) if name == "tls" => {

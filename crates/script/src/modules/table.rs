@@ -19,6 +19,11 @@ use crate::app::Snapshots;
 use crate::desk::Desk;
 use crate::ttl;
 
+/// Longest name of a table, path of a file, and text of a schema or an option.
+const NAME_BYTES_MAX: usize = 255;
+const PATH_BYTES_MAX: usize = 4096;
+const TEXT_BYTES_MAX: usize = 64 << 10;
+
 /// How long a test waits before it looks at a job again.
 const TEST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -90,7 +95,11 @@ fn told(name: &str, error: &TableError) -> mlua::Error {
 }
 
 fn find(desk: &Desk, arguments: &Arguments) -> mlua::Result<Arc<veche_store::table::Table>> {
-    let name = arguments.string(1)?.to_string_lossy();
+    let name = arguments.string(1)?;
+    if name.as_bytes().len() > NAME_BYTES_MAX {
+        return Err(arguments.bad(1, "a name of 1 to 255 bytes expected"));
+    }
+    let name = name.to_string_lossy();
     let schema = match arguments.at(2) {
         Value::Nil => None,
         Value::Table(table) => Some(
@@ -148,9 +157,12 @@ fn schema(table: &Table) -> Result<Schema, String> {
     draft.check()
 }
 
+/// A text of a schema or an option.
 fn text(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) => Some(text.to_string_lossy()),
+        Value::String(text) if text.as_bytes().len() <= TEXT_BYTES_MAX => {
+            Some(text.to_string_lossy())
+        }
         _ => None,
     }
 }
@@ -238,8 +250,10 @@ fn jobs(
                 options: &options,
             };
             let path = match &path {
-                Value::String(path) => path.to_string_lossy(),
-                _ => return Err(arguments.bad(1, "a path expected")),
+                Value::String(path) if path.as_bytes().len() <= PATH_BYTES_MAX => {
+                    path.to_string_lossy()
+                }
+                _ => return Err(arguments.bad(1, "a path expected, of at most 4096 bytes")),
             };
             let path = match method.as_str() {
                 "save" => snapshots

@@ -2,7 +2,8 @@
 //!
 //! The language is that of Lua 5.1 as LuaJIT 2.1 has it, its error texts included. What differs: every step of the
 //! matching is counted and [`Error::TooCostly`] ends it, so that no pattern and no subject can hold a worker. Bytes
-//! in, ranges of bytes out; this module knows neither Lua values nor the functions that use it (`modules::string`).
+//! in, ranges of bytes out; this module knows neither Lua values nor the functions that use it (`modules::string`), which
+//! also say when a search that is under way has to end.
 
 mod cost;
 mod matcher;
@@ -17,12 +18,25 @@ use std::fmt;
 pub(crate) use cost::harmless_searched_bytes;
 pub(crate) use matcher::{Capture, Matcher};
 pub(crate) use parse::{Caret, Pattern};
+pub(crate) use template::append;
 
 /// Captures of one pattern at most.
 pub(crate) const CAPTURES_MAX: usize = 32;
 
 /// Bytes that are searched, compared or copied in bulk for one step.
 const BULK_BYTES: usize = 16;
+
+/// Steps between two calls of [`IsOver`]: a part of a millisecond.
+const STEPS_PER_LOOK: u64 = 1 << 12;
+
+/// Bytes that are searched for a plain text between two calls of [`IsOver`].
+const SEARCHED_PER_LOOK: usize = 256 << 10;
+
+/// Longer plain texts are found by so many of their first bytes.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// Returns whether a search has to end before it has a result.
+pub(crate) type IsOver = fn() -> bool;
 
 /// Why a pattern can't be matched, in LuaJIT's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +45,8 @@ pub(crate) enum Error {
     TooCostly,
     /// The result of a replacement became too large. As with `TooCostly`, the numbers are the caller's.
     TooLarge,
+    /// [`IsOver`] returned true.
+    Stopped,
     /// A lone `%` at the end.
     EndsWithPercent,
     /// `[` without `]`
@@ -56,6 +72,7 @@ impl fmt::Display for Error {
         f.write_str(match self {
             Self::TooCostly => "pattern too costly",
             Self::TooLarge => "resulting string too large",
+            Self::Stopped => "stopped",
             Self::EndsWithPercent => "malformed pattern (ends with '%')",
             Self::SetWithoutEnd => "malformed pattern (missing ']')",
             Self::FrontierWithoutSet => "missing '[' after '%f' in pattern",
@@ -75,12 +92,21 @@ impl std::error::Error for Error {}
 /// compared or copied at once. A step is in the order of a nanosecond.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// Until the next look.
     steps_left: u64,
+    /// After it.
+    steps_later: u64,
+    is_over: IsOver,
 }
 
 impl Budget {
-    pub(crate) fn new(steps: u64) -> Self {
-        Self { steps_left: steps }
+    pub(crate) fn new(steps: u64, is_over: IsOver) -> Self {
+        let steps_left = steps.min(STEPS_PER_LOOK);
+        Self {
+            steps_left,
+            steps_later: steps - steps_left,
+            is_over,
+        }
     }
 
     #[inline]
@@ -90,11 +116,24 @@ impl Budget {
                 self.steps_left = left;
                 Ok(())
             }
-            None => {
-                self.steps_left = 0;
-                Err(Error::TooCostly)
-            }
+            None => self.look_and_spend(steps as u64),
         }
+    }
+
+    #[cold]
+    fn look_and_spend(&mut self, steps: u64) -> Result<(), Error> {
+        if (self.is_over)() {
+            return Err(Error::Stopped);
+        }
+        let left = self.left().checked_sub(steps);
+        let all = left.unwrap_or(0);
+        self.steps_left = all.min(STEPS_PER_LOOK);
+        self.steps_later = all - self.steps_left;
+        left.map(drop).ok_or(Error::TooCostly)
+    }
+
+    fn left(&self) -> u64 {
+        self.steps_left + self.steps_later
     }
 
     fn spend_bulk(&mut self, bytes: usize) -> Result<(), Error> {
@@ -103,26 +142,53 @@ impl Budget {
 
     /// As many of `bytes` as may be looked at one by one.
     fn cap(&self, bytes: usize) -> usize {
-        usize::try_from(self.steps_left).map_or(bytes, |left| left.min(bytes))
+        usize::try_from(self.left()).map_or(bytes, |left| left.min(bytes))
     }
 }
 
-/// Whether `find` has to match `text`, which otherwise is just looked for.
-pub(crate) fn has_specials(text: &[u8]) -> bool {
+/// Returns whether `find` has to match `text`, which otherwise is just looked for.
+pub(crate) fn has_specials(text: &[u8], is_over: IsOver) -> Result<bool, Error> {
     let is_special = |&byte: &u8| {
         matches!(
             byte,
             b'^' | b'$' | b'*' | b'+' | b'?' | b'.' | b'(' | b'[' | b'%' | b'-'
         )
     };
-    text.iter().any(is_special)
+    for part in text.chunks(SEARCHED_PER_LOOK) {
+        if part.iter().any(is_special) {
+            return Ok(true);
+        }
+        if part.len() == SEARCHED_PER_LOOK && is_over() {
+            return Err(Error::Stopped);
+        }
+    }
+    Ok(false)
 }
 
-/// Where `needle` is in `subject` from `from` on. Linear in both lengths, at a speed that needs no budget.
-pub(crate) fn find_plain(subject: &[u8], needle: &[u8], from: usize) -> Option<usize> {
-    let at = match needle {
-        [byte] => memchr::memchr(*byte, &subject[from..]),
-        _ => memchr::memmem::find(&subject[from..], needle),
-    };
-    at.map(|at| from + at)
+/// Returns where `needle` is in `subject` from `from` on. Linear in both lengths for needles of up to [`HEAD_BYTES`]; of
+/// longer ones each place where the head is found costs a comparison.
+pub(crate) fn find_plain(
+    subject: &[u8],
+    needle: &[u8],
+    from: usize,
+    is_over: IsOver,
+) -> Result<Option<usize>, Error> {
+    let head = &needle[..needle.len().min(HEAD_BYTES)];
+    let finder = memchr::memmem::Finder::new(head);
+    let mut at = from;
+    loop {
+        // Parts overlap, so that no head is cut in two.
+        let end = subject.len().min(at + SEARCHED_PER_LOOK + head.len());
+        match finder.find(&subject[at..end]) {
+            Some(skipped) if subject[at + skipped..].starts_with(needle) => {
+                return Ok(Some(at + skipped));
+            }
+            Some(skipped) => at += skipped + 1,
+            None if end == subject.len() => return Ok(None),
+            None => at = end + 1 - head.len(),
+        }
+        if is_over() {
+            return Err(Error::Stopped);
+        }
+    }
 }

@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::{Capture, Error, Matcher};
 
 impl Matcher<'_> {
-    /// Appends to `out` what `template` says for the match `whole`, which was the last one. Ends with
-    /// [`Error::TooLarge`] soon after `out` has become longer than `bytes_max`.
+    /// Appends to `out` what `template` says for the match `whole`, which was the last one. Fails with
+    /// [`Error::TooLarge`] where `out` would become longer than `bytes_max`.
     pub(crate) fn append_replacement(
         &mut self,
         template: &[u8],
@@ -19,13 +19,13 @@ impl Matcher<'_> {
         let before = out.len();
         let mut rest = template;
         while let Some(percent) = memchr::memchr(b'%', rest) {
-            out.extend_from_slice(&rest[..percent]);
+            append(out, &rest[..percent], bytes_max)?;
             // A lone `%` at the end gives a NUL: LuaJIT takes the byte that ends the string.
             let letter = rest.get(percent + 1).copied().unwrap_or(0);
             match letter {
-                b'0' => out.extend_from_slice(&subject[whole.clone()]),
+                b'0' => append(out, &subject[whole.clone()], bytes_max)?,
                 b'1'..=b'9' => match self.capture(usize::from(letter - b'1'), whole)? {
-                    Capture::Text(range) => out.extend_from_slice(&subject[range]),
+                    Capture::Text(range) => append(out, &subject[range], bytes_max)?,
                     Capture::Position(at) => {
                         write!(out, "{}", at + 1).expect("a Vec takes everything");
                     }
@@ -33,15 +33,18 @@ impl Matcher<'_> {
                 plain => out.push(plain),
             }
             self.budget().spend(1)?;
-            if out.len() > bytes_max {
-                return Err(Error::TooLarge);
-            }
             rest = rest.get(percent + 2..).unwrap_or_default();
         }
-        out.extend_from_slice(rest);
-        if out.len() > bytes_max {
-            return Err(Error::TooLarge);
-        }
+        append(out, rest, bytes_max)?;
         self.budget().spend_bulk(out.len() - before)
     }
+}
+
+/// Appends bytes, unless `out` would become longer than `bytes_max`.
+pub(crate) fn append(out: &mut Vec<u8>, bytes: &[u8], bytes_max: usize) -> Result<(), Error> {
+    if out.len() + bytes.len() > bytes_max {
+        return Err(Error::TooLarge);
+    }
+    out.extend_from_slice(bytes);
+    Ok(())
 }

@@ -2,11 +2,15 @@
 
 use super::*;
 
+fn budget(steps: u64) -> Budget {
+    Budget::new(steps, || false)
+}
+
 /// The first match in `subject` as text: the whole match and its captures, `@` before the number of a position;
 /// `-` where nothing matches; `!` and the reason where the pattern is refused.
 fn shown(pattern: &[u8], subject: &[u8]) -> String {
     let pattern = Pattern::new(pattern, Caret::Anchors);
-    let mut matcher = Matcher::new(&pattern, subject, Budget::new(100_000));
+    let mut matcher = Matcher::new(&pattern, subject, budget(100_000));
     let found = matcher.find(0).and_then(|found| {
         let Some(whole) = found else {
             return Ok("-".to_owned());
@@ -195,7 +199,7 @@ fn refuses_long_patterns() {
 
 fn all_matches(pattern: &str, subject: &str, caret: Caret) -> Vec<(usize, usize)> {
     let pattern = Pattern::new(pattern.as_bytes(), caret);
-    let mut matcher = Matcher::new(&pattern, subject.as_bytes(), Budget::new(100_000));
+    let mut matcher = Matcher::new(&pattern, subject.as_bytes(), budget(100_000));
     let mut next = Some(0);
     std::iter::from_fn(|| matcher.find_next(&mut next).expect("a whole pattern"))
         .map(|found| (found.start, found.end))
@@ -216,7 +220,7 @@ fn a_series_finds_no_empty_match_twice() {
 fn replacements_name_captures() {
     let replaced = |pattern: &str, template: &str| {
         let pattern = Pattern::new(pattern.as_bytes(), Caret::Anchors);
-        let mut matcher = Matcher::new(&pattern, b"key=value", Budget::new(1000));
+        let mut matcher = Matcher::new(&pattern, b"key=value", budget(1000));
         let whole = matcher.find(0).unwrap().unwrap();
         let mut out = Vec::new();
         matcher
@@ -234,23 +238,65 @@ fn replacements_name_captures() {
 
 #[test]
 fn a_plain_text_is_found() {
-    assert_eq!(find_plain(b"a.b.c", b".c", 0), Some(3));
-    assert_eq!(find_plain(b"a.b.c", b".", 2), Some(3));
-    assert_eq!(find_plain(b"abc", b"", 3), Some(3));
-    assert_eq!(find_plain(b"abc", b"abcd", 0), None);
-    assert!(has_specials(b"a-b") && !has_specials(b"a]b)"));
+    let find = |subject: &[u8], needle: &[u8], from| find_plain(subject, needle, from, || false);
+    assert_eq!(find(b"a.b.c", b".c", 0), Ok(Some(3)));
+    assert_eq!(find(b"a.b.c", b".", 2), Ok(Some(3)));
+    assert_eq!(find(b"abc", b"", 3), Ok(Some(3)));
+    assert_eq!(find(b"abc", b"abcd", 0), Ok(None));
+}
+
+/// Around the end of each part of the subject, and of the head of the needle.
+#[test]
+fn a_plain_text_is_found_wherever_parts_end() {
+    for needle_bytes in [1, 2, 5000, HEAD_BYTES, HEAD_BYTES + 1, 2 * HEAD_BYTES] {
+        // Its head is found once.
+        let byte = |at: usize| (at * at % 251) as u8 | 0x80;
+        let needle: Vec<u8> = (0..needle_bytes).map(byte).collect();
+        for part in [SEARCHED_PER_LOOK, 2 * SEARCHED_PER_LOOK] {
+            // The head begins, or ends, where a part does.
+            let head = HEAD_BYTES.min(needle_bytes);
+            for before in (part - head - 2..part - head + 3).chain(part - 2..part + 3) {
+                let mut subject = vec![b'.'; before];
+                subject.extend_from_slice(&needle);
+                let found = find_plain(&subject, &needle, 0, || false);
+                assert_eq!(found, Ok(Some(before)), "{needle_bytes} at {before}");
+                subject.pop();
+                let found = find_plain(&subject, &needle, 0, || false);
+                assert_eq!(found, Ok(None), "{needle_bytes} at {before}");
+            }
+        }
+    }
+}
+
+/// A search that takes long asks whether it may go on; a short one does not.
+#[test]
+fn a_search_can_be_stopped() {
+    let stopped = |pattern: &str, subject: &[u8]| {
+        let pattern = Pattern::new(pattern.as_bytes(), Caret::Anchors);
+        let budget = Budget::new(5_000_000, || true);
+        Matcher::new(&pattern, subject, budget).find(0)
+    };
+    let long = vec![b'a'; 2 * SEARCHED_PER_LOOK];
+    assert_eq!(stopped(".-b", &long), Err(Error::Stopped));
+    assert_eq!(stopped("a*a*a*b", &long), Err(Error::Stopped));
+    assert_eq!(stopped("%a+", b"abc"), Ok(Some(0..3)));
+    assert_eq!(find_plain(&long, b"b", 0, || true), Err(Error::Stopped));
+    assert_eq!(find_plain(b"ab", b"b", 0, || true), Ok(Some(1)));
+    let mut needle = vec![b'a'; HEAD_BYTES];
+    needle.push(b'b');
+    assert_eq!(find_plain(&long, &needle, 0, || true), Err(Error::Stopped));
 }
 
 /// Steps a search through `subject` took; `None` if `steps_max` were not enough.
 fn steps(pattern: &[u8], subject: &[u8], steps_max: u64) -> Option<u64> {
     let pattern = Pattern::new(pattern, Caret::Anchors);
-    let mut matcher = Matcher::new(&pattern, subject, Budget::new(steps_max));
+    let mut matcher = Matcher::new(&pattern, subject, budget(steps_max));
     let mut next = Some(0);
     loop {
         match matcher.find_next(&mut next) {
             Ok(Some(_)) => {}
             Err(Error::TooCostly) => return None,
-            _ => return Some(steps_max - matcher.budget().steps_left),
+            _ => return Some(steps_max - matcher.budget().left()),
         }
     }
 }

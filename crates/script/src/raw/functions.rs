@@ -9,10 +9,12 @@ use std::rc::Rc;
 use mlua::ffi::{self, lua_State};
 use mlua::{Function, Lua, Table};
 
-use super::machine::{Coroutine, Reference, waits_mark};
+use super::machine::{Coroutine, Reference, is_run_over, waits_mark, why_over};
 use super::object;
 use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::{Desk, Sent};
+use crate::effects::MESSAGE_BYTES_MAX;
+use crate::utf8;
 use crate::{ConnectionId, MessageKind};
 
 /// The functions, and the metatable of connections, which `lua/prelude.lua` completes.
@@ -26,11 +28,12 @@ impl Natives {
     pub(crate) fn new(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let functions = lua.create_table()?;
-        let all: [(&str, ffi::lua_CFunction); 13] = [
+        let all: [(&str, ffi::lua_CFunction); 14] = [
             ("room", room),
             ("has_room", has_room),
             ("bytes_of", bytes_of),
-            ("sorts_quickly", sorts_quickly),
+            ("sort_kind", sort_kind),
+            ("is_c", is_c),
             ("is_long", is_long),
             ("capture", capture),
             ("traceback", traceback),
@@ -152,6 +155,12 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
                 c"bad argument #1 to 'send': a string expected (tables go through veche.json.encode)",
             )
         };
+        if data.len() > MESSAGE_BYTES_MAX {
+            fail(
+                state,
+                c"bad argument #1 to 'send': a message has at most 16 MiB",
+            )
+        }
         let kind = match bytes(state, 3) {
             None if ffi::lua_type(state, 3) <= ffi::LUA_TNIL => MessageKind::Text,
             Some(b"text") => MessageKind::Text,
@@ -161,11 +170,15 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
                 c"bad argument #2 to 'send': \"text\" or \"binary\" expected",
             ),
         };
-        if kind == MessageKind::Text && simdutf8::basic::from_utf8(data).is_err() {
-            fail(
-                state,
-                c"bad argument #1 to 'send': it is not UTF-8, so it can't be a text message; send it as \"binary\"",
-            )
+        if kind == MessageKind::Text {
+            match utf8::check(data) {
+                Some(true) => {}
+                Some(false) => fail(
+                    state,
+                    c"bad argument #1 to 'send': it is not UTF-8, so it can't be a text message; send it as \"binary\"",
+                ),
+                None => fail(state, why_over()),
+            }
         }
         match desk(state).send(to, kind, data) {
             Sent::Yes => {}
@@ -224,7 +237,7 @@ pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `room()`: an error where the thread's stack is nearly used up. Whatever calls from C into Lua again asks it first:
+/// `room()`: an error where callbacks have used up the stack that they may use. Whatever calls from C into Lua again asks it first:
 /// each coroutine has a Lua stack of its own, so Lua's own limits don't see how deep C has got.
 unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
     // SAFETY: nothing here owns anything when the error is raised.
@@ -275,26 +288,43 @@ unsafe extern "C-unwind" fn bytes_of(state: *mut lua_State) -> c_int {
 /// Digits of a number, with its sign, point and exponent.
 const NUMBER_BYTES_MAX: f64 = 24.0;
 
-/// `sorts_quickly(list)` → whether C may sort it at once, without a function to compare by.
-unsafe extern "C-unwind" fn sorts_quickly(state: *mut lua_State) -> c_int {
-    /// Values of a list that takes a few milliseconds.
-    const VALUES_MAX: usize = 20_000;
-    /// Each string is compared with others about as often as the number of values has binary digits.
-    const BYTES_MAX: usize = 512 << 10;
+/// `sort_kind(list)` → whether it is short enough for C to sort it at once, and whether all values are numbers, or all strings, so that they can
+/// be compared without an error.
+unsafe extern "C-unwind" fn sort_kind(state: *mut lua_State) -> c_int {
+    /// Values that C may sort: it compares each with each other at worst.
+    const FEW: usize = 512;
+    /// Bytes of those, compared as often.
+    const FEW_BYTES: usize = 16 << 10;
+    /// Values that are looked at: sorting more takes longer than a budget.
+    const VALUES_MAX: usize = 200_000;
     // SAFETY: the list was looked at by its caller; one value is pushed at a time.
     unsafe {
         let count = ffi::lua_objlen(state, 1);
-        let mut bytes = 0;
+        let (mut bytes, mut strings, mut numbers) = (0, 0, 0);
         for place in 1..=count.min(VALUES_MAX) {
             ffi::lua_rawgeti(state, 1, place as _);
-            if ffi::lua_type(state, -1) == ffi::LUA_TSTRING {
-                bytes += ffi::lua_objlen(state, -1);
+            match ffi::lua_type(state, -1) {
+                ffi::LUA_TSTRING => {
+                    strings += 1;
+                    bytes += ffi::lua_objlen(state, -1);
+                }
+                ffi::LUA_TNUMBER => numbers += 1,
+                _ => {}
             }
             ffi::lua_settop(state, -2);
         }
-        let is_quick = count <= VALUES_MAX && bytes <= BYTES_MAX;
+        let is_plain = strings == count || numbers == count;
+        let is_quick = strings + numbers == count && count <= FEW && bytes <= FEW_BYTES;
         ffi::lua_pushboolean(state, is_quick.into());
+        ffi::lua_pushboolean(state, is_plain.into());
     }
+    2
+}
+
+/// `is_c(value)` → whether it is a function of C, which no hook ends.
+unsafe extern "C-unwind" fn is_c(state: *mut lua_State) -> c_int {
+    // SAFETY: there is room for a value.
+    unsafe { ffi::lua_pushboolean(state, ffi::lua_iscfunction(state, 1)) };
     1
 }
 
@@ -311,6 +341,10 @@ unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
     // SAFETY: there is room for a few values; errors in here are errors in a handler, which Lua reports as such.
     unsafe {
         ffi::lua_settop(state, 1);
+        // Where a run is stopped each level of it comes by here, and no handler will run.
+        if is_run_over() {
+            return 1;
+        }
         ffi::lua_createtable(state, 2, 0);
         ffi::lua_insert(state, 1);
         ffi::lua_rawseti(state, 1, 1);

@@ -25,6 +25,9 @@ const LOAD_BUDGET_NS: u64 = 1_000_000_000;
 /// Most arguments of one call: a new stack has room for 20 values.
 pub(crate) const ARGUMENTS_MAX: usize = 8;
 
+/// Bytes that are logged of an error's words.
+const WORDS_BYTES_MAX: usize = 16 << 10;
+
 /// A value that Rust keeps in Lua's registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reference(pub(super) c_int);
@@ -292,8 +295,11 @@ impl Machine {
         self.watch.leave();
         self.memory.end_run();
         if IS_HOOKED.replace(false) {
-            // SAFETY: taking a hook off needs nothing.
-            unsafe { ffi::lua_sethook(self.main, None, 0, 0) };
+            // SAFETY: taking a hook off, and setting the collector's threshold, needs nothing.
+            unsafe {
+                ffi::lua_sethook(self.main, None, 0, 0);
+                ffi::lua_gc(self.main, ffi::LUA_GCRESTART, 0);
+            }
         }
     }
 
@@ -459,7 +465,9 @@ impl Machine {
         match value {
             Ok(mlua::Value::Error(error)) => modules::words(&error),
             Ok(mlua::Value::String(text)) => {
-                modules::without_own_place(&text.to_string_lossy()).to_owned()
+                let text = text.as_bytes();
+                let text = String::from_utf8_lossy(&text[..text.len().min(WORDS_BYTES_MAX)]);
+                modules::without_own_place(&text).to_owned()
             }
             // Its own words could only come from its metatable: nobody watches over what that runs.
             Ok(other) => format!("an error object, a {}", other.type_name()),
@@ -576,7 +584,7 @@ thread_local! {
 }
 
 /// Most CPU time of a reprieve.
-const REPRIEVE_NS: u64 = 20_000_000;
+const REPRIEVE_NS: u64 = 5_000_000;
 /// Most instructions of it, which take a few milliseconds.
 const REPRIEVE_INSTRUCTIONS: u32 = 200_000;
 /// The clock is read for so many instructions, each of which may be the call of something long, then now and then.
@@ -636,6 +644,11 @@ const SHORT_OF_MEMORY: &CStr = c"not enough memory: the server is over its memor
 
 /// Once it raises an error it does so at every instruction, so that no `pcall` keeps the run alive.
 unsafe extern "C-unwind" fn end_run(state: *mut lua_State, _: *mut ffi::lua_Debug) {
+    if matches!(REPRIEVE.get(), Reprieve::Asked) {
+        // The reprieve is the run's: the collector goes on when that is over.
+        // SAFETY: sets the collector's threshold.
+        unsafe { ffi::lua_gc(state, ffi::LUA_GCSTOP, 0) };
+    }
     if !is_over() {
         return;
     }

@@ -37,5 +37,5 @@ pub(crate) use machine::{
     Argument, Coroutine, Doom, Failure, Machine, Ran, Reference, Room, doom, is_run_over, why_over,
 };
 pub(crate) use memory::{IsShort, Memory};
-pub(crate) use system::{cpu_ns, learn_stack, on_signal, peek, signal};
+pub(crate) use system::{cpu_ns, learn_stack, note_stack, on_signal, peek, signal};
 pub(crate) use tables::Tables;

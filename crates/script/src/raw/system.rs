@@ -57,9 +57,21 @@ pub(crate) fn peek<T, R>(pointer: *const T, read: impl FnOnce(&T) -> R) -> Optio
 /// Stack that has to be left where C calls into Lua: for what a few levels of it need, and for our own calls.
 const STACK_BYTES_MIN: usize = 256 << 10;
 
+/// Stack that callbacks and coroutines may use for their nesting. Each level is unwound when its run is stopped, so the
+/// bound is one of time too.
+const NESTING_BYTES_MAX: usize = 128 << 10;
+
 thread_local! {
     /// Where this thread's stack ends, as an address; 0 where that is not known.
     static STACK_END: Cell<usize> = const { Cell::new(0) };
+    /// Where its stack was when the run that is under way began.
+    static RUN_BEGAN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Notes where the stack is as a run begins.
+#[inline]
+pub(crate) fn note_stack() {
+    RUN_BEGAN.set(stack_pointer());
 }
 
 /// Finds out where this thread's stack ends.
@@ -77,10 +89,12 @@ pub(crate) fn learn_stack() {
     STACK_END.set(end as usize);
 }
 
-/// Whether the calling thread has stack left for further levels of C.
+/// Returns whether the calling thread has stack left for further levels of C.
 #[inline]
 pub(super) fn has_stack() -> bool {
-    stack_pointer().saturating_sub(STACK_END.get()) >= STACK_BYTES_MIN
+    let here = stack_pointer();
+    here.saturating_sub(STACK_END.get()) >= STACK_BYTES_MIN
+        && RUN_BEGAN.get().saturating_sub(here) <= NESTING_BYTES_MAX
 }
 
 /// About where the stack is at the moment.

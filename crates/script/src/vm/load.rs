@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
+use mlua::{Function, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 
 use super::slice::Slice;
 use super::{HANDLERS, Handler, Service, Vm};
@@ -234,7 +234,7 @@ fn is_callable(table: &Table) -> bool {
 }
 
 /// The longest source that a script may load: its compiler takes some milliseconds for it, and nothing can end it.
-const CHUNK_BYTES_MAX: usize = 256 << 10;
+const CHUNK_BYTES_MAX: usize = 128 << 10;
 
 /// Takes away what reaches beyond the VM, or would let a script undo its limits.
 fn restrict(lua: &Lua) -> mlua::Result<()> {
@@ -258,14 +258,17 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     // Bytecode is not checked: a forged one could do anything.
     let load: Function = globals.get("load")?;
     let load_text = lua.create_function(
-        move |_, (chunk, name, mode, env): (Value, Option<String>, Value, Option<Table>)| {
+        move |lua, (chunk, name, mode, env): (Value, Option<LuaString>, Value, Option<Table>)| {
             // A function would be called from C, where nothing can end it.
             let Value::String(chunk) = chunk else {
                 return Err(modules::fault(
                     "bad argument #1 to 'load': a string expected (collect the pieces first)",
                 ));
             };
-            let name = name.unwrap_or_else(|| "=(load)".into());
+            let name = match name {
+                Some(name) => name,
+                None => lua.create_string("=(load)")?,
+            };
             let env = match mode {
                 // Text is all that there is, so the mode may be left out.
                 Value::Table(third) if env.is_none() => Some(third),
@@ -284,7 +287,7 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
             };
             if chunk.as_bytes().len() > CHUNK_BYTES_MAX {
                 return Err(modules::fault(
-                    "load: a source has at most 256 KiB, since nothing can stop its compiler",
+                    "load: a source has at most 128 KiB, since nothing can stop its compiler",
                 ));
             }
             match env {
@@ -298,14 +301,14 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     let strings: Table = globals.get("string")?;
     strings.set("dump", Value::Nil)?;
     let collect: Function = globals.get("collectgarbage")?;
-    let collect_some = lua.create_function(move |_, what: Option<String>| {
-        match what.as_deref() {
+    let collect_some = lua.create_function(move |_, what: Option<LuaString>| {
+        match what.as_ref().map(LuaString::as_bytes).as_deref() {
             // A step is all that a script may spend; a full collection could take the whole budget of others.
-            None | Some("collect" | "step") => collect.call::<Value>("step"),
-            Some("count") => collect.call::<Value>("count"),
-            Some(other) => Err(mlua::Error::runtime(format!(
-                "collectgarbage('{other}') is not available: 'count' and 'step' are"
-            ))),
+            None | Some(b"collect" | b"step") => collect.call::<Value>("step"),
+            Some(b"count") => collect.call::<Value>("count"),
+            Some(_) => Err(mlua::Error::runtime(
+                "collectgarbage takes 'count', 'step' and 'collect' only",
+            )),
         }
     })?;
     globals.set("collectgarbage", collect_some)
@@ -360,10 +363,19 @@ fn hooks(
     Ok(hooks)
 }
 
+/// Longest name of a module.
+const MODULE_NAME_BYTES_MAX: usize = 1024;
+
 /// `require` of what is `loaded` already and of modules beside the script.
 fn install_require(lua: &Lua, code: &Arc<Code>, loaded: Table) -> mlua::Result<()> {
     let (code, under_way) = (Arc::clone(code), RefCell::new(Vec::<String>::new()));
-    let require = lua.create_function(move |lua, name: String| {
+    let require = lua.create_function(move |lua, name: LuaString| {
+        if name.as_bytes().len() > MODULE_NAME_BYTES_MAX {
+            return Err(mlua::Error::runtime(
+                "bad argument #1 to 'require': the name of a module has at most 1024 bytes",
+            ));
+        }
+        let name = name.to_string_lossy();
         if let Some(value) = loaded.get::<Option<Value>>(name.as_str())? {
             return Ok(value);
         }

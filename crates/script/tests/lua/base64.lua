@@ -40,6 +40,22 @@ function t.what_is_no_base64_is_told()
   end
 end
 
+function t.texts_may_be_long()
+  for _, length in ipairs { 147455, 147456, 147457, 196607, 196608, 196609, 400000 } do
+    local data = ("abcdefg"):rep(length / 7 + 1):sub(1, length)
+    check.equal(base64.decode(base64.encode(data)), data)
+    check.equal(base64.decode_url(base64.encode_url(data)), data)
+  end
+  -- What is wrong is told by its place in the whole text.
+  local text = ("abcd"):rep(60000)
+  for _, place in ipairs { 7, 196605, 196608, 196609, 239999 } do
+    local value, why = base64.decode(text:sub(1, place) .. "*" .. text:sub(place + 2))
+    check.equal(value, nil)
+    check.is_true(why:find("offset " .. place, 1, true), why)
+    check.equal(base64.decode(text:sub(1, place) .. "=" .. text:sub(place + 2) .. "abcd"), nil)
+  end
+end
+
 function t.bad_arguments()
   for _, name in ipairs { "encode", "decode", "encode_url", "decode_url" } do
     check.fails("bad argument #1 to 'base64." .. name .. "': a string expected, not nil", base64[name])

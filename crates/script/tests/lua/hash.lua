@@ -38,6 +38,12 @@ function t.equals()
   check.equal(hmac.equals("abc", "ab"), false)
   check.equal(hmac.equals("", ""), true)
   check.equal(hmac.equals("a\0b", "a\0c"), false)
+  local long = ("x"):rep(300000)
+  check.equal(hmac.equals(long, ("x"):rep(300000)), true)
+  for _, place in ipairs { 0, 131071, 131072, 299999 } do
+    check.equal(hmac.equals(long, long:sub(1, place) .. "y" .. long:sub(place + 2)), false)
+  end
+  check.equal(hash.crc32(long), 3016239821)
 end
 
 function t.bad_arguments()

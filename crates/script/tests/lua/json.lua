@@ -53,4 +53,38 @@ function t.keys_are_written_in_the_order_of_their_bytes()
   check.equal(json.encode { b = 1, a = { d = 2, c = 3 } }, '{"a":{"c":3,"d":2},"b":1}')
 end
 
+function t.objects_may_be_large()
+  local object, count = {}, 10000
+  for number = 1, count do object[("%05d"):format(number * 7919 % 10007)] = { tostring(number) } end
+  local text = json.encode(object)
+  local place, before = 0, ""
+  for key, value in text:gmatch '"(%d+)":%["(%d+)"%]' do
+    place = place + 1
+    check.is_true(before < key, before .. " before " .. key)
+    check.equal(value, object[key][1])
+    before = key
+  end
+  check.equal(place, count)
+  check.equal(text:sub(1, 1) .. text:sub(-1), "{}")
+  object[7] = 1
+  check.fails("an object's keys are strings", json.encode, object)
+end
+
+function t.texts_may_be_long()
+  -- Characters and escapes lie across the ends of parts.
+  for _, piece in ipairs { "a", "\195\164", "\240\159\152\128", "\1", '"' } do
+    for shift = 0, 3 do
+      local text = ("x"):rep(shift) .. piece:rep(100000)
+      check.equal(json.decode(json.encode(text)), text)
+    end
+  end
+  check.fails("longer than 8 MiB", json.encode, ("\1"):rep(2000000))
+  check.fails("not UTF-8", json.encode, ("x"):rep(100000) .. "\255")
+  local long = '["' .. ("\\n"):rep(700000) .. '"' .. (",1"):rep(1000) .. "]"
+  local list = json.decode(long)
+  check.equal(#list, 1001)
+  check.equal(list[1], ("\n"):rep(700000))
+  check.fails("json.decode: ", json.decode, long .. "x")
+end
+
 return t

@@ -85,7 +85,9 @@ impl std::fmt::Display for Given<'_> {
             Self::Other(name) => write!(out, "a {name}"),
             Self::Text(text) => {
                 const SHOWN_MAX: usize = 40;
-                let text = String::from_utf8_lossy(text);
+                // So many characters and one more have at most four bytes each.
+                let begin = &text[..text.len().min(4 * SHOWN_MAX + 4)];
+                let text = String::from_utf8_lossy(begin);
                 match text.char_indices().nth(SHOWN_MAX) {
                     Some((end, _)) => write!(out, "\"{}…\"", &text[..end]),
                     None => write!(out, "\"{text}\""),

@@ -1,9 +1,10 @@
 //! Reading: a JSON text becomes Lua's values as it is parsed, with nothing in between.
 //!
-//! The parser is serde's. It is asked for no more than a value at a time, so a long text ends with its run.
+//! The parser is serde's. It is asked for no more than a value at a time, and gets a long text in parts, so that it ends
+//! with its run.
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
+use std::{fmt, io};
 
 use mlua::{Lua, LuaSerdeExt as _, Value};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -14,6 +15,12 @@ use super::whole_to_lua;
 /// Least magnitude of a float that may have been a whole number beyond 64 bits.
 const INTEGERS_BELOW: f64 = 9_223_372_036_854_775_808.0;
 
+/// Texts of more bytes are read in parts, which takes longer.
+const WHOLE_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of a part.
+const PART_BYTES: usize = 64 << 10;
+
 /// The value of a text, and whether it has a number whose digits the parser may not have kept.
 pub(super) fn read(lua: &Lua, text: &[u8]) -> mlua::Result<(Value, bool)> {
     let (has_huge, failure) = (Cell::new(false), RefCell::new(None));
@@ -22,9 +29,14 @@ pub(super) fn read(lua: &Lua, text: &[u8]) -> mlua::Result<(Value, bool)> {
         has_huge: &has_huge,
         failure: &failure,
     };
-    let mut parser = serde_json::Deserializer::from_slice(text);
-    let read = reader.deserialize(&mut parser);
-    let read = read.and_then(|value| parser.end().map(|()| value));
+    let read = match text.len() <= WHOLE_BYTES_MAX {
+        true => reader.read(serde_json::Deserializer::from_slice(text)),
+        false => reader.read(serde_json::Deserializer::from_reader(Parts {
+            rest: text,
+            begun: 0,
+            reader,
+        })),
+    };
     match read {
         Ok(value) => Ok((value, has_huge.get())),
         Err(error) => Err(failure
@@ -42,12 +54,45 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn read<'de, R: serde_json::de::Read<'de>>(
+        self,
+        mut parser: serde_json::Deserializer<R>,
+    ) -> serde_json::Result<Value> {
+        let value = self.deserialize(&mut parser)?;
+        parser.end()?;
+        Ok(value)
+    }
+
     /// What Lua says, as the parser wants to hear it.
     fn told<T, E: Error>(self, result: mlua::Result<T>) -> Result<T, E> {
         result.map_err(|error| {
             self.failure.replace(Some(error));
             E::custom("given up")
         })
+    }
+}
+
+/// A text as the parser reads it, as long as the run may go on.
+struct Parts<'a> {
+    rest: &'a [u8],
+    /// Bytes of the current part that were read.
+    begun: usize,
+    reader: Reader<'a>,
+}
+
+impl io::Read for Parts<'_> {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.begun >= PART_BYTES {
+            self.begun = 0;
+            go_on().map_err(|error| {
+                self.reader.failure.replace(Some(error));
+                io::ErrorKind::Other
+            })?;
+        }
+        let count = self.rest.read(buffer)?;
+        self.begun += count;
+        Ok(count)
     }
 }
 

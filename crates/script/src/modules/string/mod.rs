@@ -3,7 +3,7 @@
 //! LuaJIT's own functions match in C, where no hook reaches them: one unlucky pattern would hold the worker. `shim.lua`
 //! puts functions in their place that a script can't tell from them, and which call [`crate::pattern`] through the
 //! functions here. Those never raise an error: they answer it as text, because what Rust raises would reach a script
-//! as a userdata, and without the place in the script. This module knows no worker and no other module.
+//! as a userdata, and without the place in the script. A search ends with the run that it is a part of.
 
 #[cfg(test)]
 mod tests;
@@ -13,9 +13,10 @@ use std::ops::Range;
 use mlua::{Integer, Lua, LuaString, Result, Value, Variadic};
 
 use crate::pattern::{
-    Budget, Capture, Caret, Error, Matcher, Pattern, find_plain, harmless_searched_bytes,
+    Budget, Capture, Caret, Error, Matcher, Pattern, append, find_plain, harmless_searched_bytes,
     has_specials,
 };
+use crate::raw::{is_run_over, why_over};
 
 /// Steps LuaJIT's own functions may take in the worst case: below a millisecond.
 const NATIVE_STEPS_MAX: u64 = 300_000;
@@ -88,7 +89,7 @@ pub(crate) fn replace(lua: &Lua, limits: Limits) -> Result<()> {
 /// How long subjects may be that LuaJIT's functions get to match with a pattern, and those its `find` gets.
 fn harmless_bytes(text: &[u8], steps: u64) -> (Option<usize>, Option<usize>) {
     let matched = Pattern::new(text, Caret::Anchors).harmless_subject_bytes(steps);
-    let searched = if has_specials(text) {
+    let searched = if has_specials(text, is_run_over) != Ok(false) {
         matched
     } else {
         harmless_searched_bytes(text, steps)
@@ -123,29 +124,41 @@ impl Call {
         }
     }
 
+    fn budget(&self) -> Budget {
+        Budget::new(self.steps_max, is_run_over)
+    }
+
     /// `find` and `match` from `position` on, which counts from 1. Answers false or a failure, and if there is a
     /// match, its pair of positions and those of its captures.
     fn search(&self, lua: &Lua, position: usize, is_find: bool, is_plain: bool) -> Result<Answer> {
-        let subject = &*self.subject.as_bytes();
-        let pattern = &*self.pattern.as_bytes();
-        let from = position - 1;
         let mut positions = Variadic::with_capacity(8);
-        if is_find && (is_plain || !has_specials(pattern)) {
-            if let Some(at) = find_plain(subject, pattern, from) {
-                push_range(&mut positions, &(at..at + pattern.len()));
-            }
-            return Ok((NO_FAILURE, positions));
-        }
-        let pattern = Pattern::new(pattern, Caret::Anchors);
-        let mut matcher = Matcher::new(&pattern, subject, Budget::new(self.steps_max));
-        let captures = matcher.captures_count();
-        let found = matcher.find(from).and_then(|found| match found {
-            Some(whole) => push_match(&mut positions, &matcher, &whole, captures),
-            None => Ok(()),
-        });
-        match found {
+        match self.push_found(position - 1, is_find, is_plain, &mut positions) {
             Ok(()) => Ok((NO_FAILURE, positions)),
             Err(error) => Ok((self.failure(lua, error)?, Variadic::new())),
+        }
+    }
+
+    fn push_found(
+        &self,
+        from: usize,
+        is_find: bool,
+        is_plain: bool,
+        positions: &mut Vec<Integer>,
+    ) -> std::result::Result<(), Error> {
+        let subject = &*self.subject.as_bytes();
+        let pattern = &*self.pattern.as_bytes();
+        if is_find && (is_plain || !has_specials(pattern, is_run_over)?) {
+            if let Some(at) = find_plain(subject, pattern, from, is_run_over)? {
+                push_range(positions, &(at..at + pattern.len()));
+            }
+            return Ok(());
+        }
+        let pattern = Pattern::new(pattern, Caret::Anchors);
+        let mut matcher = Matcher::new(&pattern, subject, self.budget());
+        let captures = matcher.captures_count();
+        match matcher.find(from)? {
+            Some(whole) => push_match(positions, &matcher, &whole, captures),
+            None => Ok(()),
         }
     }
 
@@ -163,7 +176,7 @@ impl Call {
             _ => Caret::Anchors,
         };
         let pattern = Pattern::new(&self.pattern.as_bytes(), caret);
-        let mut matcher = Matcher::new(&pattern, subject, Budget::new(self.steps_max));
+        let mut matcher = Matcher::new(&pattern, subject, self.budget());
         let captures = match collected {
             Collected::LookedUp => matcher.captures_count().min(1),
             _ => matcher.captures_count(),
@@ -205,41 +218,51 @@ impl Call {
         lua: &Lua,
         template: &LuaString,
         count_max: usize,
-        string_bytes_max: usize,
+        bytes_max: usize,
     ) -> Result<(Value, Option<LuaString>, usize)> {
+        let mut out = Vec::new();
+        let failure = match self.replaced(&template.as_bytes(), count_max, bytes_max, &mut out) {
+            Ok(0) => return Ok((NO_FAILURE, Some(self.subject.clone()), 0)),
+            Ok(count) => match lua.create_string(&out) {
+                Ok(result) => return Ok((NO_FAILURE, Some(result), count)),
+                Err(_) => text_value(lua, "not enough memory")?,
+            },
+            Err(Error::TooLarge) => {
+                let text = format!("{}: more than {bytes_max} bytes", Error::TooLarge);
+                text_value(lua, &text)?
+            }
+            Err(error) => self.failure(lua, error)?,
+        };
+        Ok((failure, None, 0))
+    }
+
+    /// Writes the subject with its first `count_max` matches replaced, and returns how many there are; where there is
+    /// none, nothing is written.
+    fn replaced(
+        &self,
+        template: &[u8],
+        count_max: usize,
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<usize, Error> {
         let subject = &*self.subject.as_bytes();
-        let template = &*template.as_bytes();
         let pattern = Pattern::new(&self.pattern.as_bytes(), Caret::Anchors);
-        let mut matcher = Matcher::new(&pattern, subject, Budget::new(self.steps_max));
-        // What is there already is not too large.
-        let bytes_max = string_bytes_max.max(subject.len());
-        let mut out = Vec::with_capacity(subject.len());
+        let mut matcher = Matcher::new(&pattern, subject, self.budget());
         let mut next = Some(0);
         let mut copied = 0;
         let mut count = 0;
-        while count < count_max {
-            let replaced = matcher.find_next(&mut next).and_then(|found| {
-                let Some(whole) = found else { return Ok(false) };
-                out.extend_from_slice(&subject[copied..whole.start]);
-                copied = whole.end;
-                matcher.append_replacement(template, &whole, &mut out, bytes_max)?;
-                Ok(true)
-            });
-            match replaced {
-                Ok(true) => count += 1,
-                Ok(false) => break,
-                Err(Error::TooLarge) => {
-                    let text = format!("{}: more than {bytes_max} bytes", Error::TooLarge);
-                    return Ok((text_value(lua, &text)?, None, 0));
-                }
-                Err(error) => return Ok((self.failure(lua, error)?, None, 0)),
-            }
+        while count < count_max
+            && let Some(whole) = matcher.find_next(&mut next)?
+        {
+            append(out, &subject[copied..whole.start], bytes_max)?;
+            copied = whole.end;
+            matcher.append_replacement(template, &whole, out, bytes_max)?;
+            count += 1;
         }
-        out.extend_from_slice(&subject[copied..]);
-        match lua.create_string(&out) {
-            Ok(result) => Ok((NO_FAILURE, Some(result), count)),
-            Err(_) => Ok((text_value(lua, "not enough memory")?, None, 0)),
+        if count > 0 {
+            append(out, &subject[copied..], bytes_max)?;
         }
+        Ok(count)
     }
 
     fn failure(&self, lua: &Lua, error: Error) -> Result<Value> {
@@ -249,6 +272,7 @@ impl Call {
                 self.steps_max,
                 self.subject.as_bytes().len()
             ),
+            Error::Stopped => why_over().to_string_lossy().into_owned(),
             _ => error.to_string(),
         };
         text_value(lua, &text)

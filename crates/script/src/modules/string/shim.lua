@@ -48,6 +48,12 @@ local function is_text(value)
   return kind == "string" or kind == "number"
 end
 
+-- A number as its text. Of a string `..` would make a copy.
+local function as_text(value)
+  if type(value) == "number" then return value .. "" end
+  return value
+end
+
 local function is_count(value)
   return value == nil or is_text(value) and tonumber(value) ~= nil
 end
@@ -103,7 +109,7 @@ end
 local function find_counted(...)
   local s, p, init, plain = ...
   if not (is_text(s) and is_text(p) and is_count(init)) then return find_native(...) end
-  s, p = s .. "", p .. ""
+  s, p = as_text(s), as_text(p)
   if #s <= (find_bounds[p] or learn_find(p)) then return find_native(s, p, init, plain) end
   return found(s, search(s, p, start_of(s, init), true, not not plain))
 end
@@ -118,7 +124,7 @@ end
 local function match_counted(...)
   local s, p, init = ...
   if not (is_text(s) and is_text(p) and is_count(init)) then return match_native(...) end
-  s, p = s .. "", p .. ""
+  s, p = as_text(s), as_text(p)
   if #s <= (bounds[p] or learn(p)) then return match_native(s, p, init) end
   return found_match(s, search(s, p, start_of(s, init), false, false))
 end
@@ -160,7 +166,7 @@ end
 local function gmatch(...)
   local s, p = ...
   if not (is_text(s) and is_text(p)) then return gmatch_native(...) end
-  s, p = s .. "", p .. ""
+  s, p = as_text(s), as_text(p)
   -- The bounds are those of anchored patterns, and here nothing is anchored.
   if #s <= (bounds[p] or learn(p)) and byte(p) ~= CARET then return gmatch_native(s, p) end
   return gmatch_counted(s, p)
@@ -170,8 +176,6 @@ end
 local function gsub_asking(s, p, replacement, count_max)
   local pieces, pieces_count, bytes = {}, 0, 0
   local copied, count, failure = 1, 0, false
-  -- What is there already is not too large.
-  local bytes_max = #s > string_bytes_max and #s or string_bytes_max
 
   local function add(piece)
     pieces_count = pieces_count + 1
@@ -202,11 +206,8 @@ local function gsub_asking(s, p, replacement, count_max)
           return
         end
         add(sub(s, copied, from - 1))
-        add(value .. "")
-        if bytes > bytes_max then
-          failure = "resulting string too large: more than " .. bytes_max .. " bytes"
-          return
-        end
+        add(as_text(value))
+        if bytes > string_bytes_max then return end
         copied, count = to + 1, count + 1
       end
       failure, position = batch[FAILURE], batch[POSITION]
@@ -219,6 +220,10 @@ local function gsub_asking(s, p, replacement, count_max)
   -- Called by a C function, `replace_all` can't be left by a yield: the same as inside LuaJIT's own gsub.
   gsub_native("", "", replace_all)
   if failure then return failure end
+  if count == 0 then return false, s, 0 end
+  if bytes > string_bytes_max then
+    return "resulting string too large: more than " .. string_bytes_max .. " bytes"
+  end
   return false, concat(pieces), count
 end
 
@@ -229,13 +234,13 @@ local function gsub_counted(...)
   if not (is_text(s) and is_text(p) and is_count(count_max) and (asks or is_text(replacement))) then
     return gsub_native(...)
   end
-  s, p = s .. "", p .. ""
-  if #s <= (bounds[p] or learn(p)) and (asks or #(replacement .. "") <= REPLACEMENT_BYTES_MAX) then
+  s, p = as_text(s), as_text(p)
+  if #s <= (bounds[p] or learn(p)) and (asks or #as_text(replacement) <= REPLACEMENT_BYTES_MAX) then
     return gsub_native(s, p, replacement, count_max)
   end
   count_max = count_max == nil and #s + 1 or whole(tonumber(count_max))
   if asks then return replaced(gsub_asking(s, p, replacement, count_max)) end
-  return replaced(substitute(s, p, replacement .. "", count_max))
+  return replaced(substitute(s, p, as_text(replacement), count_max))
 end
 
 local function gsub(...)
@@ -262,7 +267,7 @@ local function rep(...)
   local s, n, separator = ...
   local count = is_text(s) and is_text(n) and tonumber(n)
   if not count or separator ~= nil and not is_text(separator) then return rep_native(...) end
-  s, separator = s .. "", (separator or "") .. ""
+  s, separator = as_text(s), as_text(separator or "")
   local each = #s + #separator
   if each == 0 then return "" end
   local bytes = each * count

@@ -105,6 +105,14 @@ pub(crate) fn functions(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<LuaTable> {
     Ok(functions)
 }
 
+/// A name that no column or index has, as an error shows it.
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(&name[..name.len().min(SHOWN_BYTES_MAX)]).into_owned()
+}
+
+/// Bytes that errors show of a name: those of columns and indexes are shorter.
+const SHOWN_BYTES_MAX: usize = 256;
+
 /// What a method's words are about.
 pub(super) struct Fault(String);
 
@@ -153,7 +161,7 @@ impl Call {
         match unsafe { row::given(self.state, index) } {
             Given::Text(name) => {
                 let place = self.bound.column(name);
-                let missing = || TableError::Column(String::from_utf8_lossy(name).into_owned());
+                let missing = || TableError::Column(shown(name));
                 place.ok_or_else(|| self.fault(&missing()))
             }
             _ => Err(Fault::argument(

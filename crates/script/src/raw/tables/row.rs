@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use mlua::ffi::{self, lua_State};
 use veche_store::table::{Cell, Column, Given, Row, TableError, Type};
 
-use super::{Call, Fault};
+use super::{Call, Fault, shown};
 
 /// Beyond it Lua's numbers don't hold every whole number.
 const EXACT_MAX: u128 = 1 << 53;
@@ -61,7 +61,7 @@ unsafe fn fields<'a>(
             };
             let Some(column) = column else {
                 let name = match name {
-                    Given::Text(name) => String::from_utf8_lossy(name).into_owned(),
+                    Given::Text(name) => shown(name),
                     other => other.to_string(),
                 };
                 return Err(call.fault(&TableError::Column(name)));

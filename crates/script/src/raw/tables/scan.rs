@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int};
 use mlua::ffi::{self, lua_State};
 use veche_store::table::{Aggregate, Given, Range, Scan, ScanOptions, TableError};
 
-use super::{Call, Fault, boxed, method, push_boxed, row};
+use super::{Call, Fault, boxed, method, push_boxed, row, shown};
 
 /// Rows of the first slice, and of later ones: most scans are short.
 const FIRST_ROWS: usize = 32;
@@ -35,7 +35,7 @@ impl Call {
             Given::Text(b"key") => None,
             Given::Text(name) => {
                 let place = self.table().schema().index(name);
-                let missing = || TableError::Index(String::from_utf8_lossy(name).into_owned());
+                let missing = || TableError::Index(shown(name));
                 Some(place.ok_or_else(|| self.fault(&missing()))?)
             }
             _ => {
