@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+#[path = "config_cli/hints.rs"]
+mod hints;
+
 /// A folder of its own for each test, removed at the end.
 struct Folder(PathBuf);
 
@@ -664,83 +667,4 @@ fn without_a_supervisor_one_process_serves() {
     assert!(killed.expect("kill runs").success());
     let ended = server.wait().expect("a child");
     assert!(ended.success(), "{ended}");
-}
-
-#[test]
-fn a_reader_that_stops_early_is_no_failure() {
-    let folder = Folder::new("closed-pipe");
-    folder.write(GOOD);
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let mut command = folder.veche(&["config"]);
-    let output = command.stdout(writer).stderr(Stdio::piped()).output();
-    let (code, _, err) = seen(output.unwrap());
-    assert_eq!((code, err.as_str()), (0, ""));
-}
-
-#[test]
-fn unknown_subcommands_name_the_nearest() {
-    let folder = Folder::new("nearest");
-    for (given, meant) in [("nwe", "new"), ("confg", "config"), ("srve", "serve")] {
-        let (code, _, err) = folder.run(&[given]);
-        assert_eq!(code, 2);
-        assert!(err.contains(&format!("exists: '{meant}'")), "{err}");
-    }
-    let (_, _, err) = folder.run(&["xylophone"]);
-    assert!(!err.contains("exists"), "{err}");
-}
-
-#[test]
-fn a_push_to_a_user_without_connections_says_so() {
-    let folder = Folder::new("push-none");
-    let none = |request: &Value| json!({"id": request["id"], "result": {"handed": 0}});
-    for (to, why) in [
-        ("--user", "the user has no connection"),
-        ("--users", "none of the users has a connection"),
-        ("--channel", "the channel has no subscriber"),
-    ] {
-        let (address, server) = push_listener(none);
-        let (code, out, _) = folder.run(&["push", "--address", &address, to, "a", "hello"]);
-        let expected = format!("handed to 0 connections: {why}\n");
-        assert_eq!((code, out), (0, expected));
-        server.join().unwrap();
-    }
-}
-
-#[test]
-fn common_mistakes_come_with_the_line_to_write() {
-    let folder = Folder::new("mistakes");
-    for (text, expected) in [
-        ("port 80800", "write port = 80800"),
-        ("[limits]\ndrain_time = 10", "write \"10s\""),
-        (
-            "[server]\nlog = \"info",
-            "the text in quotes has no end on its line",
-        ),
-        (
-            "[jwt]\nsecret = \"abc\"",
-            "did you mean \"secret_file\" or \"secret_env\"?",
-        ),
-        (
-            "[[namespace]]\nname = \"a\"\nhistory = 10",
-            "did you mean \"history_size\"",
-        ),
-        (
-            "[[listen]]\nport = 80800",
-            "write address = \"127.0.0.1:8080\"",
-        ),
-        (
-            "listen:\n  - address: 127.0.0.1:80",
-            "the configuration is TOML: write [[listen]]",
-        ),
-        (
-            "server:\n  port: 80",
-            "the configuration is TOML: write port = 80",
-        ),
-    ] {
-        folder.write(&format!("{text}\n"));
-        let (code, _, err) = folder.run(&["check"]);
-        assert_eq!(code, 1);
-        assert!(err.contains(expected), "{text}:\n{err}");
-    }
 }

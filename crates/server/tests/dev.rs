@@ -230,6 +230,9 @@ fn an_interrupt_ends_it_though_a_page_is_open() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
     dev.until("the end", || !dev.folder.join("veche.sock").exists());
     assert!(dev.child.wait().expect("a status").success());
+    // Not within `drain_time`, which the client that answers no close frame would take.
+    let log = dev.log();
+    assert!(log.contains("draining within=0ns"), "{log}");
 }
 
 #[test]
