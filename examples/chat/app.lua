@@ -73,7 +73,7 @@ router:post("/api/register", function(req)
   local is_new, is_busy = users.register(name, password)
   if is_busy then return busy() end
   if not is_new then return 409, { error = "'" .. name .. "' is taken." } end
-  veche.publish("people:all", veche.json.encode { registered = name })
+  veche.publish("people:all", { registered = name })
   return enter(201, name)
 end)
 
@@ -130,8 +130,8 @@ router:get("/api/dialogs", known(function(_, me) return { dialogs = dialogs.of(m
 
 -- On their own channels (#bob), which reach every tab of both. Who is away asks for the list when he is back.
 local function tell(one, other)
-  veche.push(one, veche.json.encode { dialog = other, state = dialogs.state(one, other) or "none" })
-  veche.push(other, veche.json.encode { dialog = one, state = dialogs.state(other, one) or "none" })
+  veche.push(one, { dialog = other, state = dialogs.state(one, other) or "none" })
+  veche.push(other, { dialog = one, state = dialogs.state(other, one) or "none" })
 end
 
 router:post("/api/dialogs", known(function(req, me)

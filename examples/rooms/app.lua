@@ -25,7 +25,7 @@ local function inbox(conn, id) return room(conn) .. ":" .. id end
 
 local function tell(conn, message) conn:send(json.encode(message)) end
 
-local function tell_channel(channel, message) veche.publish(channel, json.encode(message)) end
+local function tell_channel(channel, message) veche.publish(channel, message) end
 
 -- Why a nickname can't be taken, or nil if it can.
 local function fault_of(nick)

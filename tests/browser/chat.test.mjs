@@ -24,7 +24,7 @@ const skip = hasSdk ? false : "SKIPPED: no examples/chat/public/vendor (tests/se
 
 const complaints = [];
 const browsers = [];
-let folder, server, site, way, ann, bob;
+let folder, server, site, way, ann, bob, pushPort;
 
 before(async () => {
   mkdirSync(VECHE_SHOTS, { recursive: true });
@@ -33,7 +33,8 @@ before(async () => {
   const port = await freePort();
   const config = join(folder, "veche.toml");
   const text = readFileSync(config, "utf8").replaceAll("127.0.0.1:8080", `127.0.0.1:${port}`);
-  writeFileSync(config, text.replace('workers = "auto"', "workers = 3"));
+  const push = `\n[[listen]]\naddress = "127.0.0.1:${(pushPort = await freePort())}"\nrole = "push"\n`;
+  writeFileSync(config, text.replace('workers = "auto"', "workers = 3") + push);
   const env = { ...process.env, CHAT_SECRET: randomBytes(32).toString("hex") };
   server = spawn(VECHE_BIN, ["serve"], { cwd: folder, env, stdio: ["ignore", "ignore", "inherit"] });
   site = `http://127.0.0.1:${port}`;
@@ -107,6 +108,9 @@ async function shows(page, expected, timeout = 30_000) {
   assert.deepEqual(await bubbles(page), expected);
 }
 
+/** The flag of `veche push` for this text. */
+const json = (data) => (data.startsWith("not") ? [] : ["--json"]);
+
 /** The state of my last message. */
 const lastBecomes = (page, state) =>
   page.waitForFunction((wanted) => [...document.querySelectorAll("#messages .mine")].at(-1)?.dataset.state === wanted, state);
@@ -142,6 +146,16 @@ test("two register, and each sees the other", { skip }, async () => {
   const third = browsers[1].contexts().at(-1).pages()[0];
   await becomes(third, "#door-fault", "'bob' is taken.");
   await third.context().close();
+});
+
+test("publications of another shape are skipped", { skip }, async () => {
+  for (const to of [["--user", "bob"], ["--channel", "people:all"]])
+    for (const data of ["not JSON", "null", "{}", "[1]"])
+      execFileSync(VECHE_BIN, ["push", "--address", `127.0.0.1:${pushPort}`, ...to, ...json(data), data]);
+  const registered = ["--channel", "people:all", "--json", '{"registered":"carol"}'];
+  execFileSync(VECHE_BIN, ["push", "--address", `127.0.0.1:${pushPort}`, ...registered]);
+  await bob.waitForSelector('#people a[href="#carol"]');
+  await isAt(bob, "chat");
 });
 
 test("words go both ways, as they were typed, and who is not looking has them unread", { skip }, async () => {

@@ -37,6 +37,7 @@ pub mod route;
 pub mod shared;
 pub mod site;
 mod socket;
+pub mod spelling;
 pub mod static_files;
 pub mod stats;
 mod step;

@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ impl Dev {
             format!(
                 "[server]\ncontrol = \"veche.sock\"\n[[listen]]\naddress = \"{address}\"\n\
                  [[route]]\npath = \"/*\"\nhandler = \"lua\"\nscript = \"app.lua\"\n\
-                 [[route]]\npath = \"/site/*\"\nhandler = \"static\"\nroot = \"site\"\n"
+                 [[route]]\npath = \"/site/*\"\nhandler = \"static\"\nroot = \"site\"\n\
+                 [limits]\ndrain_time = \"1h\"\n"
             ),
         )
         .expect("written");
@@ -63,6 +64,13 @@ impl Dev {
             address,
             child,
         }
+    }
+
+    /// Runs another command in the folder.
+    fn veche(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_veche"));
+        command.args(args).current_dir(&self.folder);
+        command.output().expect("it runs")
     }
 
     fn says(&self) -> Option<String> {
@@ -98,10 +106,7 @@ impl Dev {
 
 impl Drop for Dev {
     fn drop(&mut self) {
-        let _ = Command::new(env!("CARGO_BIN_EXE_veche"))
-            .args(["stop", "--now", "-c", "veche.toml"])
-            .current_dir(&self.folder)
-            .output();
+        self.veche(&["stop", "--now"]);
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
@@ -214,4 +219,37 @@ fn what_is_saved_runs() {
     assert_eq!(dev.says().as_deref(), Some("two"));
     fs::write(&words, "return 'three'").expect("written");
     dev.until("the mended code", || dev.says().as_deref() == Some("three"));
+}
+
+#[test]
+fn an_interrupt_ends_it_though_a_page_is_open() {
+    let mut dev = Dev::start("dev", "dev-interrupt");
+    dev.until("the start", || dev.says().is_some());
+    let _open = dev.listen();
+    let pid = nix::unistd::Pid::from_raw(dev.child.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
+    dev.until("the end", || !dev.folder.join("veche.sock").exists());
+    assert!(dev.child.wait().expect("a status").success());
+    // Not within `drain_time`, which the client that answers no close frame would take.
+    let log = dev.log();
+    assert!(log.contains("draining within=0ns"), "{log}");
+}
+
+#[test]
+fn a_stop_says_what_it_waits_for() {
+    let serve = Dev::start("serve", "stop-waits");
+    serve.until("the start", || serve.says().is_some());
+    let _open = Http::connect(serve.address);
+    let counted = || {
+        let status = serve.veche(&["status", "--json"]).stdout;
+        let status: Value = serde_json::from_slice(&status).unwrap_or_default();
+        status["report"]["connections"].as_u64() >= Some(1)
+    };
+    serve.until("the connection", counted);
+    let stopped = serve.veche(&["stop"]);
+    let said = String::from_utf8_lossy(&stopped.stderr).into_owned();
+    assert!(
+        said.starts_with("draining 1 connection, at most "),
+        "{said}"
+    );
 }

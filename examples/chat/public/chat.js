@@ -33,10 +33,15 @@ export class Chat extends EventTarget {
       .on("connecting", () => this.#set({ isConnected: false }))
       .on("disconnected", () => this.dispatchEvent(new Event("end")))
       // On the own channel: a peer has invited me, accepted or left, or I have in another tab.
-      .on("publication", ({ data }) => this.#told(JSON.parse(data)));
+      // An exception in a handler ends the client, so publications of another shape are skipped.
+      .on("publication", ({ data }) => {
+        if (typeof data?.dialog === "string") this.#told(data);
+      });
     this.#client
       .newSubscription("people:all")
-      .on("publication", ({ data }) => this.#registered(JSON.parse(data).registered))
+      .on("publication", ({ data }) => {
+        if (typeof data?.registered === "string") this.#registered(data.registered);
+      })
       .subscribe();
     this.#client.connect();
   }

@@ -32,7 +32,7 @@ impl Batch {
         let commands = command::parse_batch(body)?;
         let named = |(name, body): (String, Box<RawValue>)| match Method::of(&name) {
             // Answered as what is not known.
-            Method::Batch => (Method::Unknown, body),
+            Method::Batch => (Method::Unknown(None), body),
             method => (method, body),
         };
         let waiting: VecDeque<_> = commands.into_iter().map(named).collect();

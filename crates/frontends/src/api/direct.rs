@@ -32,7 +32,7 @@ impl DirectCall {
     /// A call of the method with that name. A batch is answered as an unknown method: its commands are calls of their own.
     pub fn new(method: &str) -> Self {
         let method = match Method::of(method) {
-            Method::Batch => Method::Unknown,
+            Method::Batch => Method::Unknown(None),
             method => method,
         };
         Self(Call {

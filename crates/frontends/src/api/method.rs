@@ -6,6 +6,7 @@ use crate::admin::Look;
 use crate::backend::{Backend, METHOD_NOT_FOUND, Progress, Shape, Unwilling};
 use crate::command::{self, BadCommand, Command, Target};
 use crate::shared::Shared;
+use crate::spelling::nearest;
 
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,8 @@ pub(super) enum Method {
     Batch,
     /// Of the admin page alone.
     Look(Look),
-    Unknown,
+    /// None of these; with the name that was probably meant.
+    Unknown(Option<&'static str>),
 }
 
 const NAMES: [(&str, Method); 20] = [
@@ -61,7 +63,8 @@ const NAMES: [(&str, Method); 20] = [
 impl Method {
     pub(super) fn of(name: &str) -> Self {
         let found = NAMES.iter().find(|(known, _)| *known == name);
-        found.map_or(Self::Unknown, |(_, method)| *method)
+        let meant = || nearest(name, NAMES.map(|(known, _)| known));
+        found.map_or_else(|| Self::Unknown(meant()), |(_, method)| *method)
     }
 
     /// As it is called; "error" for what is not known.
@@ -74,7 +77,7 @@ impl Method {
     pub(super) fn takes_body(self) -> bool {
         !matches!(
             self,
-            Self::Info | Self::Channels | Self::Look(_) | Self::Unknown
+            Self::Info | Self::Channels | Self::Look(_) | Self::Unknown(_)
         )
     }
 
@@ -152,8 +155,13 @@ impl Method {
                 let shown = shared.process.look(look.narrowed(body)?);
                 return Ok(backend.tell(shown));
             }
-            Self::Batch | Self::Unknown => {
+            Self::Batch | Self::Unknown(None) => {
                 backend.refuse_with(METHOD_NOT_FOUND, "method not found");
+                return Ok(Progress::Done);
+            }
+            Self::Unknown(Some(meant)) => {
+                let why = format!("method not found; did you mean {meant:?}?");
+                backend.refuse_with(METHOD_NOT_FOUND, &why);
                 return Ok(Progress::Done);
             }
             _ => return self.publish(body, backend, id, shared),

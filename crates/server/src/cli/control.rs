@@ -36,7 +36,7 @@ pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<Control, Failu
         None => config::control_of(file).map_err(|error| {
             Failure::new(
                 Exit::Config,
-                format!("{}: can't be read: {}", shown(file), config::plain(&error)),
+                format!("{}: {}", shown(file), config::unreadable(&error)),
             )
         })?,
     };
@@ -235,15 +235,16 @@ pub(super) fn stop_wait(file: &Path, now: bool) -> Duration {
 /// `veche stop`: asks, then waits until the process is gone.
 pub(super) fn stop(control: &Control, now: bool, wait: Duration) -> Result<(), Failure> {
     // Asked first, since afterwards there may be nobody left to ask.
-    let pid = control
-        .ask(Command::Status)
-        .ok()
-        .and_then(|answer| pid_of(&answer));
+    let status = control.ask(Command::Status).unwrap_or_default();
+    let pid = pid_of(&status);
     let (answer, mut connection) = control.open(&Request {
         now,
         ..Request::new(Command::Stop)
     })?;
     let pid = pid_of(&answer).or(pid);
+    if let Some(line) = waits_for(&status, wait).filter(|_| !now) {
+        eprintln!("{line}");
+    }
     let mut waited = Duration::ZERO;
     while waited < wait {
         let gone = match pid {
@@ -263,6 +264,18 @@ pub(super) fn stop(control: &Control, now: bool, wait: Duration) -> Result<(), F
             "the server{who} is still there after {} s; veche stop --now ends it at once",
             wait.as_secs()
         ),
+    ))
+}
+
+/// What a stop waits for: connections that are open, and the drain that they get at most. `None` without connections.
+fn waits_for(status: &Value, wait: Duration) -> Option<String> {
+    let open = status["status"]["report"]["connections"]
+        .as_u64()
+        .filter(|open| *open > 0)?;
+    let plural = if open == 1 { "" } else { "s" };
+    Some(format!(
+        "draining {open} connection{plural}, at most {} s; veche stop --now ends it at once",
+        wait.as_secs()
     ))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The server process writes them to a socket of which the other end goes there with the request ([`crate::dump`]).
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::control::{self, Control};
-use super::exit::{Exit, Failure};
+use super::exit::{Exit, Failure, print, written};
 use super::{ControlArgs, status};
 use crate::dump::{Cut, Wanted, receive};
 use crate::supervisor::request::{Command, Request};
@@ -65,23 +65,7 @@ fn list(control: &Control) -> Result<(), Failure> {
     let lines = tables
         .iter()
         .map(|(name, text)| format!("{name:<width$}  {text}\n"));
-    quiet(lines.collect::<String>().as_bytes())
-}
-
-/// Writes it; that nobody reads it any more is no failure.
-fn quiet(text: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    sunk(out.write_all(text).and_then(|()| out.flush()))
-}
-
-fn sunk(written: io::Result<()>) -> Result<(), Failure> {
-    match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
-            Exit::Failed,
-            format!("standard output: {error}"),
-        )),
-        _ => Ok(()),
-    }
+    print(format_args!("{}", lines.collect::<String>()))
 }
 
 fn dump(control: &Control, wanted: Wanted) -> Result<(), Failure> {
@@ -96,7 +80,7 @@ fn dump(control: &Control, wanted: Wanted) -> Result<(), Failure> {
         Rows::from(ours).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
     let end = match receive(&mut rows, &mut io::stdout().lock()) {
         Ok(end) => end,
-        Err(Cut::Sink(error)) => return sunk(Err(error)),
+        Err(Cut::Sink(error)) => return written(Err(error)),
         Err(Cut::Source(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
             return Err(Failure::new(
                 Exit::NoServer,

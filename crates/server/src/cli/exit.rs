@@ -36,7 +36,7 @@ pub(super) const CODES: [(Exit, &str); 10] = [
     ),
     (
         Exit::Failed,
-        "the system refused something: an address in use, a broken pipe, a missing right",
+        "the system refused something: an address in use, a full disk, a missing right",
     ),
     (
         Exit::TimedOut,
@@ -125,12 +125,21 @@ impl From<Report> for Failure {
     }
 }
 
-/// Writes to standard output; that it is gone is a failure like any other.
+/// Writes to standard output.
 pub(super) fn print(text: fmt::Arguments<'_>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_fmt(text)
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::new(Exit::Failed, format!("standard output: {error}")))
+    written(out.write_fmt(text).and_then(|()| out.flush()))
+}
+
+/// The outcome of writing to standard output. A closed pipe is a success: `| head` has read all it wanted.
+pub(super) fn written(outcome: io::Result<()>) -> Result<(), Failure> {
+    match outcome {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
+            Exit::Failed,
+            format!("standard output: {error}"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The same with a newline behind it.

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::apps::Library;
 use crate::config;
@@ -175,7 +176,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
+            suggest(&mut error);
             // Help and version are no mistakes.
             let exit = if error.use_stderr() {
                 Exit::Usage
@@ -193,6 +195,23 @@ pub(crate) fn main() -> ExitCode {
             failure.print();
             failure.exit.into()
         }
+    }
+}
+
+/// Adds the nearest subcommand to an error about an unknown one. clap's own measure gives up on short names: it has
+/// no suggestion for "nwe".
+fn suggest(error: &mut clap::Error) {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else {
+        return;
+    };
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return;
+    }
+    let cli = Cli::command();
+    let names = cli.get_subcommands().filter(|one| !one.is_hide_set());
+    if let Some(meant) = config::nearest(given, names.map(clap::Command::get_name)) {
+        let meant = ContextValue::Strings(vec![meant.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
     }
 }
 

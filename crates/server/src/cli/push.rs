@@ -62,7 +62,7 @@ pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), Failure> {
     let mut connection = Connection::open(address)?;
     connection.send(&line)?;
     match connection.answers.next(address)?.outcome {
-        Ok(handed) => print_line(format_args!("{}", handed_to(handed))),
+        Ok(handed) => print_line(format_args!("{}{}", handed_to(handed), maker.why(handed))),
         Err(why) => Err(Failure::new(Exit::Refused, why)),
     }
 }
@@ -122,6 +122,16 @@ impl Maker {
             to,
             binary: args.binary,
             json: args.json,
+        }
+    }
+
+    /// Why a push reached no connection.
+    fn why(&self, handed: u64) -> &'static str {
+        match self.to.0 {
+            _ if handed > 0 => "",
+            "user" => ": the user has no connection",
+            "users" => ": none of the users has a connection",
+            _ => ": the channel has no subscriber",
         }
     }
 
@@ -277,9 +287,10 @@ fn stream(
     let failed = sum.failed + skipped;
     let plural = if sum.pushes == 1 { "push" } else { "pushes" };
     print_line(format_args!(
-        "{} {plural}, {} in all",
+        "{} {plural}, {} in all{}",
         sum.pushes,
-        handed_to(sum.handed)
+        handed_to(sum.handed),
+        maker.why(sum.handed)
     ))?;
     if failed > 0 {
         let lines = sum.pushes + failed;

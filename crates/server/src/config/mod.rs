@@ -60,7 +60,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Report> {
         let problem = Problem {
             file: path.to_owned(),
             place: None,
-            message: format!("can't be read: {}", plain(&error)),
+            message: unreadable(&error),
         };
         Report {
             problems: vec![problem],
@@ -221,6 +221,17 @@ fn read_text(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("it is longer than 1 MiB"));
     }
     Ok(text)
+}
+
+/// Why the configuration file can't be read, and how to have one where there is none.
+pub(crate) fn unreadable(error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "; name another one with -c FILE, or make a new application with `veche new NAME`"
+        }
+        _ => "",
+    };
+    format!("can't be read: {}{hint}", plain(error))
 }
 
 /// An error of the system as people say it, without its number.

@@ -129,7 +129,58 @@ fn not_toml(
             bare.chars().take(60).collect::<String>()
         );
     }
+    if matches!(
+        message,
+        "key with no value, expected `=`"
+            | "invalid unquoted key, expected letters, numbers, `-`, `_`"
+    ) {
+        return unassigned(line_at(text, span.start), message);
+    }
+    if matches!(
+        message,
+        "invalid basic string, expected `\"`" | "invalid literal string, expected `'`"
+    ) {
+        return format!("{message}: the text in quotes has no end on its line");
+    }
     message.to_owned()
+}
+
+/// The line of byte `offset`, without blanks around it.
+fn line_at(text: &str, offset: usize) -> &str {
+    let (before, rest) = text.split_at_checked(offset).unwrap_or((text, ""));
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let end = offset + rest.find('\n').unwrap_or(rest.len());
+    text.get(start..end).unwrap_or_default().trim()
+}
+
+/// The message about a line without `=`, with the line as TOML has it where its other notation can be told.
+fn unassigned(line: &str, message: &str) -> String {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let value = |text: &str| {
+        let text = text.trim();
+        match text.parse::<f64>().is_ok() || matches!(text, "true" | "false") {
+            true => text.to_owned(),
+            false => format!("\"{}\"", text.trim_matches('"')),
+        }
+    };
+    let line = line.strip_prefix("- ").unwrap_or(line);
+    let hint = match line.split_once(':') {
+        Some((name, "")) if is_name(name) => {
+            let header = section_named(name).map_or("[section]", Section::header);
+            format!("; this looks like YAML, the configuration is TOML: write {header}")
+        }
+        Some((name, text)) if is_name(name) && text.starts_with(' ') => format!(
+            "; this looks like YAML, the configuration is TOML: write {name} = {}",
+            value(text)
+        ),
+        _ => match line.split_once(' ') {
+            Some((name, text)) if is_name(name) => format!("; write {name} = {}", value(text)),
+            _ => return message.to_owned(),
+        },
+    };
+    format!("{message}{hint}")
 }
 
 fn section_named(name: &str) -> Option<Section> {
@@ -298,10 +349,28 @@ fn unknown(section: Section, name: &str, meant: Option<&str>) -> String {
     let header = section.header();
     let hint = match (meant, homes_of(name)) {
         (Some(meant), _) => did_you_mean(meant),
-        (None, homes) if homes.is_empty() => String::new(),
+        (None, homes) if homes.is_empty() => longer_names(section, name),
         (None, homes) => format!("; it belongs under {homes}"),
     };
     format!("unknown directive {name:?} in {header}{hint}")
+}
+
+/// A hint at the directives of which `name` is the first part: "secret" of "secret_file".
+fn longer_names(section: Section, name: &str) -> String {
+    if section == Section::Listen && matches!(name, "port" | "host") {
+        return "; write address = \"127.0.0.1:8080\"".to_owned();
+    }
+    let is_longer = |longer: &str| {
+        longer
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('_'))
+    };
+    let all = section.directives().filter(|one| is_longer(one.name));
+    let names: Vec<String> = all.map(|one| format!("{:?}", one.name)).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; did you mean {}?", names.join(" or ")),
+    }
 }
 
 /// The headers of the sections that have a directive of that name.

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub(crate) use veche_frontends::spelling::nearest;
+
 /// A place in the file; lines and columns (in characters) start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
@@ -149,18 +151,4 @@ pub(super) fn nearest_hint<'c>(
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> String {
     nearest(found, candidates).map_or_else(String::new, did_you_mean)
-}
-
-/// The candidate nearest to `found`, if one is near enough to be meant.
-pub(crate) fn nearest<'c>(
-    found: &str,
-    candidates: impl IntoIterator<Item = &'c str>,
-) -> Option<&'c str> {
-    let found = found.to_ascii_lowercase();
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&found, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= (candidate.len().max(found.len()) / 3).max(1))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
 }

@@ -241,10 +241,21 @@ impl Kind {
         if matches!(self, Self::Secrets) {
             return format!("expected {expected}, found something else");
         }
-        let nearest = found.as_str().map_or_else(String::new, |text| {
-            nearest_hint(text, self.words().iter().copied())
-        });
-        format!("expected {expected}, found {}{nearest}", describe(found))
+        let hint = match found.as_str() {
+            Some(text) => nearest_hint(text, self.words().iter().copied()),
+            None => self.with_unit(found).unwrap_or_default(),
+        };
+        format!("expected {expected}, found {}{hint}", describe(found))
+    }
+
+    /// How to write a duration that was given as a number, taken as seconds.
+    fn with_unit(&self, found: &DeValue<'_>) -> Option<String> {
+        let Self::Duration { .. } = self else {
+            return None;
+        };
+        let text = format!("{}s", number_of(found)?);
+        self.accept(&DeValue::String(text.as_str().into()))?;
+        Some(format!("; write {text:?}"))
     }
 
     /// The words that people may write.

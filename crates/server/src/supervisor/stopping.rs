@@ -41,7 +41,11 @@ impl Supervisor {
         self.change = None;
         self.notifier.stopping();
         self.fail_upgrade("veche is stopping");
-        let drain_time = self.current.config.limits.drain_time;
+        // `veche dev` serves the developer's own tabs, which connect again by themselves.
+        let drain_time = match self.dev {
+            true => Duration::ZERO,
+            false => self.current.config.limits.drain_time,
+        };
         if self.stopping.is_none() {
             self.stopping = Some(Stopping {
                 kill_at: now() + drain_time + DRAIN_GRACE,

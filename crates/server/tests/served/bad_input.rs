@@ -313,6 +313,11 @@ fn bad_calls_get_their_error() {
             );
         }
         let response = http
+            .request("POST", "/api/publsh", KEY_HEADER, b"{}")
+            .expect("an answer");
+        let message = response.json()["error"]["message"].clone();
+        assert_eq!(message, "method not found; did you mean \"publish\"?");
+        let response = http
             .request("POST", "/api/push", KEY_HEADER, &[b'x'; 2000])
             .expect("an answer");
         assert_eq!(response.status, 413);

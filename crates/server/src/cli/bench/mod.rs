@@ -11,7 +11,7 @@ mod search;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -39,6 +39,15 @@ use screen::Line;
 pub(super) struct BenchArgs {
     #[command(subcommand)]
     question: Question,
+    /// In place of the global option of that id, which would claim `-c`
+    #[arg(
+        id = "config",
+        long = "config",
+        value_name = "FILE",
+        global = true,
+        hide = true
+    )]
+    _config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

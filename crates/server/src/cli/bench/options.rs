@@ -15,7 +15,7 @@ use crate::config;
 #[derive(Args, Debug)]
 pub(super) struct Common {
     /// Connections
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'c', visible_short_alias = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) connections: u32,
     /// How long a handshake, and each answer, may take
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
@@ -88,7 +88,7 @@ pub(super) struct Common {
 #[derive(Args, Debug)]
 pub(super) struct Span {
     /// How long to measure
-    #[arg(short, long, value_name = "DURATION", default_value = "10s", value_parser = measurable)]
+    #[arg(short, visible_short_alias = 'z', long, value_name = "DURATION", default_value = "10s", value_parser = measurable)]
     pub(super) duration: Duration,
     /// How long to run before it is measured
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]

@@ -50,7 +50,7 @@ timeout = "1s"
             "9:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "11:8: path: a path starts with \"/\", found \"app\"",
             "12:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
-            "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25",
+            "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25; write \"25s\"",
             "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
             "16:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"off\"",
             "17:1: unknown directive \"timeout\" in [limits]; it belongs under [hook] or [hooks] or [pam] or [events]",
@@ -439,7 +439,7 @@ fn routes_against_each_other() {
             "9:8: path: \"/a\" is taken for GET by route 1 (\"/a\")",
             "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
-            "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3",
+            "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3; write \"3s\"",
         ],
     );
     assert!(checked(&two("/room/:id", "/room/main")).is_ok());
@@ -562,7 +562,7 @@ fn apps() {
         "script = \"api.lua\"\nmemory = \"1KiB\"\ncpu_budget = 20\noptions = [1]",
         &[
             "7:10: memory: expected a size from \"1MiB\" to \"64GiB\", found \"1KiB\"",
-            "8:14: cpu_budget: expected a duration from \"1ms\" to \"1m\", found 20",
+            "8:14: cpu_budget: expected a duration from \"1ms\" to \"1m\", found 20; write \"20s\"",
             "9:11: options: expected a table such as { greeting = \"hi\" }, found a list with 1 in it",
         ],
     );

@@ -1,0 +1,99 @@
+//! What the command line says about input that is close to right, and about output that ends early.
+
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::{Folder, GOOD, push_listener, seen};
+
+#[test]
+fn a_reader_that_stops_early_is_no_failure() {
+    let folder = Folder::new("closed-pipe");
+    folder.write(GOOD);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = folder.veche(&["config"]);
+    let output = command.stdout(writer).stderr(Stdio::piped()).output();
+    let (code, _, err) = seen(output.unwrap());
+    assert_eq!((code, err.as_str()), (0, ""));
+}
+
+#[test]
+fn unknown_subcommands_name_the_nearest() {
+    let folder = Folder::new("nearest");
+    for (given, meant) in [("nwe", "new"), ("confg", "config"), ("srve", "serve")] {
+        let (code, _, err) = folder.run(&[given]);
+        assert_eq!(code, 2);
+        assert!(err.contains(&format!("exists: '{meant}'")), "{err}");
+    }
+    let (_, _, err) = folder.run(&["xylophone"]);
+    assert!(!err.contains("exists"), "{err}");
+}
+
+#[test]
+fn a_push_to_a_user_without_connections_says_so() {
+    let folder = Folder::new("push-none");
+    let none = |request: &Value| json!({"id": request["id"], "result": {"handed": 0}});
+    for (to, why) in [
+        ("--user", "the user has no connection"),
+        ("--users", "none of the users has a connection"),
+        ("--channel", "the channel has no subscriber"),
+    ] {
+        let (address, server) = push_listener(none);
+        let (code, out, _) = folder.run(&["push", "--address", &address, to, "a", "hello"]);
+        let expected = format!("handed to 0 connections: {why}\n");
+        assert_eq!((code, out), (0, expected));
+        server.join().unwrap();
+    }
+}
+
+#[test]
+fn common_mistakes_come_with_the_line_to_write() {
+    let folder = Folder::new("mistakes");
+    for (text, expected) in [
+        ("port 80800", "write port = 80800"),
+        ("[limits]\ndrain_time = 10", "write \"10s\""),
+        (
+            "[server]\nlog = \"info",
+            "the text in quotes has no end on its line",
+        ),
+        (
+            "[jwt]\nsecret = \"abc\"",
+            "did you mean \"secret_file\" or \"secret_env\"?",
+        ),
+        (
+            "[[namespace]]\nname = \"a\"\nhistory = 10",
+            "did you mean \"history_size\"",
+        ),
+        (
+            "[[listen]]\nport = 80800",
+            "write address = \"127.0.0.1:8080\"",
+        ),
+        (
+            "listen:\n  - address: 127.0.0.1:80",
+            "the configuration is TOML: write [[listen]]",
+        ),
+        (
+            "server:\n  port: 80",
+            "the configuration is TOML: write port = 80",
+        ),
+    ] {
+        folder.write(&format!("{text}\n"));
+        let (code, _, err) = folder.run(&["check"]);
+        assert_eq!(code, 1);
+        assert!(err.contains(expected), "{text}:\n{err}");
+    }
+}
+#[test]
+fn in_bench_c_is_connections_and_z_the_duration() {
+    let folder = Folder::new("bench-flags");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let flags = ["-c", "3", "-z", "10ms", "--warmup", "0", "--json"];
+    let (_, out, err) = folder.run(&[&["bench", "http", &url], &flags[..]].concat());
+    let report: Value = serde_json::from_str(&out).expect(&err);
+    assert_eq!(report["settings"]["connections"], 3, "{err}");
+    assert_eq!(report["settings"]["duration_s"], 0.01, "{report:#}");
+}
