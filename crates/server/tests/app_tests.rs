@@ -463,7 +463,7 @@ fn what_is_run_and_how_it_exits() {
         (
             &["-c", "other.toml"],
             1,
-            "other.toml: can't be read: there is no such file\n",
+            "other.toml: can't be read: there is no such file; name another one with -c FILE",
         ),
         (
             &["--junit", "no/such/folder.xml"],
