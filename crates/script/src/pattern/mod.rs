@@ -32,7 +32,7 @@ const STEPS_PER_LOOK: u64 = 1 << 12;
 /// Bytes that are searched for a plain text between two calls of [`IsOver`].
 const SEARCHED_PER_LOOK: usize = 256 << 10;
 
-/// Longer plain texts are found by so many of their first bytes.
+/// Bytes of a longer plain text that are searched for first.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// Returns whether a search has to end before it has a result.

@@ -96,7 +96,7 @@ struct Cost {
     bytes: usize,
 }
 
-/// `before`: memory that counts as that of nobody.
+/// `before`: memory that is not counted.
 fn measure(before: usize, call: impl FnOnce()) -> Cost {
     // Resets the peak.
     fs::write("/proc/self/clear_refs", "5").expect("a process may reset its peak");

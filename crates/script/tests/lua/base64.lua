@@ -46,7 +46,7 @@ function t.texts_may_be_long()
     check.equal(base64.decode(base64.encode(data)), data)
     check.equal(base64.decode_url(base64.encode_url(data)), data)
   end
-  -- What is wrong is told by its place in the whole text.
+  -- An error names its place in the whole text.
   local text = ("abcd"):rep(60000)
   for _, place in ipairs { 7, 196605, 196608, 196609, 239999 } do
     local value, why = base64.decode(text:sub(1, place) .. "*" .. text:sub(place + 2))
