@@ -9,7 +9,7 @@ use crate::plan::Plan;
 /// How the times of an open loop are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arrivals {
-    /// Evenly.
+    /// All gaps have the same length.
     #[default]
     Even,
     /// As a Poisson process, like users that know nothing of each other: gaps are exponentially distributed.
@@ -33,7 +33,7 @@ pub(crate) struct Pace {
 #[derive(Clone, Debug)]
 struct Random {
     rng: Rng,
-    /// The next time.
+    /// The next time, in mean gaps since the beginning.
     steps: f64,
 }
 

@@ -11,9 +11,9 @@ use crate::plan::Share;
 /// Bounds of the pause, in nanoseconds; its length is uniformly distributed between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Think {
-    /// The shortest.
+    /// The shortest pause; 0 lets a client send at once.
     pub min_ns: u64,
-    /// The longest, at least the shortest.
+    /// The longest pause, at least `min_ns`.
     pub max_ns: u64,
 }
 

@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
-
-use super::model::{Interval, Report};
+use super::model::Report;
 
 /// The latencies in the percentile format of HdrHistogram (`.hgrm`), in milliseconds; `None` if there are none.
 #[must_use]
@@ -34,18 +32,10 @@ pub fn hgrm(report: &Report) -> Option<String> {
     Some(text)
 }
 
-/// A line of the timeline.
-#[derive(Serialize)]
-struct Row<'a> {
-    phase: &'a str,
-    from_s: f64,
-    seconds: f64,
-    received: u64,
-    errors: u64,
-    p50_us: Option<f64>,
-    p99_us: Option<f64>,
-    max_us: Option<f64>,
-}
+/// Columns of the timeline.
+const COLUMNS: [&str; 8] = [
+    "phase", "from_s", "seconds", "received", "errors", "p50_us", "p99_us", "max_us",
+];
 
 /// The timeline as CSV (RFC 4180) with a header; of a scenario that of each phase, by its name. What was not measured is
 /// an empty field.
@@ -54,6 +44,7 @@ struct Row<'a> {
 /// None with data of ours.
 pub fn csv(report: &Report) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(COLUMNS)?;
     let phases = match report.phases.is_empty() {
         true => std::slice::from_ref(report),
         false => &report.phases,
@@ -61,25 +52,16 @@ pub fn csv(report: &Report) -> Result<String, csv::Error> {
     for phase in phases {
         let name = phase.settings.label.as_deref().unwrap_or(&phase.kind);
         for step in &phase.timeline {
-            let Interval {
-                from_s,
-                seconds,
-                received,
-                errors,
-                p50_us,
-                p99_us,
-                max_us,
-            } = *step;
-            writer.serialize(Row {
-                phase: name,
-                from_s,
-                seconds,
-                received,
-                errors,
-                p50_us,
-                p99_us,
-                max_us,
-            })?;
+            writer.serialize((
+                name,
+                step.from_s,
+                step.seconds,
+                step.received,
+                step.errors,
+                step.p50_us,
+                step.p99_us,
+                step.max_us,
+            ))?;
         }
     }
     let bytes = writer.into_inner().map_err(|error| error.into_error())?;
@@ -143,10 +125,7 @@ Value     Percentile TotalCount 1/(1-Percentile)
         };
         let text = csv(&whole).unwrap();
         let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let names = [
-            "phase", "from_s", "seconds", "received", "errors", "p50_us", "p99_us", "max_us",
-        ];
-        assert_eq!(reader.headers().unwrap(), &names[..]);
+        assert_eq!(reader.headers().unwrap(), &COLUMNS[..]);
         let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
         assert_eq!((&rows[0][0], &rows[1][0]), ("up, down", "flat"));
         let step = full().timeline[0];

@@ -286,20 +286,20 @@ pub struct Bucket {
 pub struct Distribution {
     /// How many were measured, at least 1.
     pub count: u64,
-    /// The arithmetic mean.
+    /// The arithmetic mean of all values, not of the points.
     pub mean_us: f64,
-    /// The standard deviation.
+    /// The standard deviation of all values.
     pub stdev_us: f64,
-    /// The longest.
+    /// The longest, with three digits.
     pub max_us: f64,
     /// Percentiles, rising, the last that of all.
     pub points: Vec<Point>,
 }
 
-/// One percentile.
+/// One percentile of a distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// The value.
+    /// The upper bound of its values.
     pub to_us: f64,
     /// Share of values up to it, from 0 to 1.
     pub quantile: f64,

@@ -189,16 +189,16 @@ fn run_one(
     let Some((kind, common, _)) = phase.question.plan() else {
         return Err(Failure::new(Exit::Usage, "no phase of a scenario"));
     };
-    let no_errors = Promise::no_errors();
-    let about_errors = || {
-        let promises = phase.promises.iter().chain(&scenario.promises);
-        promises.filter(|promise| promise.is_about_errors())
-    };
+    let promises = phase.promises.iter().chain(&scenario.promises);
+    let mut about_errors: Vec<Promise> = promises
+        .filter(|promise| promise.is_about_errors())
+        .cloned()
+        .collect();
+    if about_errors.is_empty() {
+        about_errors.push(Promise::no_errors());
+    }
     let mut progress = |progress: Progress| {
-        let is_lost = match about_errors().next() {
-            Some(_) => about_errors().any(|promise| promise.is_lost_with(progress.errors)),
-            None => no_errors.is_lost_with(progress.errors),
-        };
+        let is_lost = (about_errors.iter()).any(|promise| promise.is_lost_with(progress.errors));
         if scenario.stop_on_broken && is_lost {
             stop.store(true, SeqCst);
         }
