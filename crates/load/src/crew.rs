@@ -13,6 +13,7 @@ use crate::engine;
 use crate::member::Member;
 use crate::plan::Plan;
 use crate::report::model::LostProcess;
+use crate::script::ScriptRun;
 use crate::tally::Tally;
 
 /// How often the one that waits looks.
@@ -78,6 +79,8 @@ impl Crew {
 pub(crate) enum Party {
     Here(Crew),
     Processes(Vec<Member>),
+    /// Users of a script, which the caller's threads play.
+    Script(Arc<ScriptRun>),
 }
 
 impl Party {
@@ -96,6 +99,7 @@ impl Party {
         match self {
             Self::Here(crew) => crew.control.start_at(at_ns),
             Self::Processes(members) => members.iter_mut().for_each(|one| one.start_at(at_ns)),
+            Self::Script(run) => run.start_at(at_ns),
         }
     }
 
@@ -103,6 +107,7 @@ impl Party {
         match self {
             Self::Here(crew) => crew.control.stop(),
             Self::Processes(members) => members.iter_mut().for_each(Member::stop),
+            Self::Script(run) => run.stop(),
         }
     }
 
@@ -110,6 +115,8 @@ impl Party {
         match self {
             Self::Here(crew) => crew.control.hold(held),
             Self::Processes(members) => members.iter_mut().for_each(|one| one.hold(held)),
+            // Connections are the script's.
+            Self::Script(_) => {}
         }
     }
 
@@ -122,6 +129,7 @@ impl Party {
                 members.for_each(|one| sums.add(one));
                 sums
             }
+            Self::Script(run) => run.sums(now_ns()),
         }
     }
 
@@ -132,6 +140,7 @@ impl Party {
     pub(crate) fn dismiss(self) -> io::Result<(Tally, Vec<LostProcess>)> {
         match self {
             Self::Here(crew) => crew.dismiss().map(|tally| (tally, Vec::new())),
+            Self::Script(run) => Ok((run.tally(), Vec::new())),
             Self::Processes(members) => {
                 let count = members.len();
                 let mut all = Tally::default();

@@ -34,6 +34,7 @@ pub mod payload;
 pub mod plan;
 pub mod report;
 pub mod run;
+pub mod script;
 mod tally;
 pub mod target;
 mod watch;

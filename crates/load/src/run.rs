@@ -1,6 +1,7 @@
 //! A run from its first connect to its report.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
@@ -15,9 +16,10 @@ use crate::ledger::Books;
 use crate::loads::LoadPlan;
 use crate::plan::Plan;
 use crate::report::model::{
-    Connections, GeneratorUse, Machine, Messages, Report, SCHEMA, ServerUse,
+    Connections, GeneratorUse, LostProcess, Machine, Messages, Report, SCHEMA, ServerUse,
 };
 use crate::report::units::time;
+use crate::script::ScriptRun;
 use crate::tally::Tally;
 use crate::watch::{self, Usage};
 
@@ -50,7 +52,7 @@ pub enum RunError {
     /// There is no process with this number.
     NoProcess(u32),
     /// The system, or a file that was named.
-    System(std::io::Error),
+    System(io::Error),
 }
 
 impl fmt::Display for RunError {
@@ -64,8 +66,8 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-impl From<std::io::Error> for RunError {
-    fn from(error: std::io::Error) -> Self {
+impl From<io::Error> for RunError {
+    fn from(error: io::Error) -> Self {
         Self::System(error)
     }
 }
@@ -76,82 +78,175 @@ impl From<std::io::Error> for RunError {
 /// See [`RunError`]. What servers do wrong is no error but part of the report.
 pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
     let plan = Arc::new(plan);
-    let usage = |pid: u32| Usage::of(pid).ok_or(RunError::NoProcess(pid));
-    let before = around.pid.map(usage).transpose()?;
     let own_before = watch::own_rss_bytes();
-    let party = Party::muster(&plan, around.member.as_ref())?;
-    let mut watcher = Watcher {
-        around,
-        party,
-        stops: 0,
-        is_stopped: false,
-        since_ns: now_ns(),
-        began_ns: now_ns(),
-        stage: Stage::Connecting,
-    };
-    if watcher.around.hold_ns > 0 {
-        watcher.party.hold(true);
-    }
-    watcher.wait_until(|sums, _| sums.ready);
-    let sums = watcher.party.sums();
-    if sums.opened == 0 && sums.failed > 0 {
-        // Nobody is there to be measured.
-        watcher.party.stop();
-    }
-    let start = Crew::soon();
-    watcher.party.start_at(start);
-    let from = start + plan.warmup_ns;
-    watcher.enter(Stage::WarmingUp);
-    watcher.wait_until(|sums, now| sums.done || now >= from);
-    let began = watcher.around.pid.and_then(Usage::of);
-    watcher.enter(Stage::Measuring);
-    watcher.wait_until(|sums, _| sums.done);
-    let ended_ns = now_ns();
-    let mut ended = watcher.around.pid.and_then(Usage::of);
-    let own_open = watch::own_rss_bytes();
-    watcher.enter(Stage::Finishing);
-    if watcher.around.hold_ns > 0 {
-        let until = ended_ns.saturating_add(watcher.around.hold_ns);
-        let stops = watcher.stops;
-        watcher.wait_until(|_, now| now >= until);
-        // An interrupt that ends the holding has not ended the measurement.
-        watcher.stops = watcher.stops.min(stops);
-        watcher.party.hold(false);
-        // What connections need that have come to rest.
-        let held = watcher.around.pid.and_then(Usage::of);
-        ended = ended.zip(held).map(|(ended, held)| Usage {
-            rss_bytes: held.rss_bytes,
-            ..ended
-        });
-    }
-    let interrupted = watcher.stops > 0;
-    let stopped = watcher.is_stopped;
-    watcher.wait_until(|sums, _| sums.finished);
-    let pid = watcher.around.pid;
-    let (tally, lost) = watcher.party.dismiss()?;
-    let seconds = measured_seconds(&plan, &tally, from, ended_ns);
-    let mut report = assemble(&plan, &tally, seconds);
+    let (pid, member) = (around.pid, around.member.as_ref().map(copy));
+    let course = Course::follow(around, plan.warmup_ns, || {
+        Party::muster(&plan, member.as_ref())
+    })?;
+    let tally = &course.tally;
+    let seconds = measured_seconds(&plan, &course);
+    let target = &plan.endpoints[0].target;
+    let endpoints = plan.endpoints.iter();
+    let addresses: Vec<SocketAddr> = endpoints
+        .flat_map(|endpoint| endpoint.target.addresses.iter().copied())
+        .collect();
+    let mut report = course.report(pid, seconds);
+    report.target = format!(
+        "{}://{}{}",
+        target.scheme,
+        target.authority,
+        target.path.as_str()
+    );
+    report.connections.time_wait = Some(watch::time_wait(&addresses));
+    report.messages.rate_reached = rate_reached(&plan, tally);
     let is_unstamped_echo =
         matches!(plan.load, LoadPlan::Echo(_)) && plan.load.is_stamped() == Some(false);
     if is_unstamped_echo && tally.unpaired + tally.unanswered > 0 {
-        refuse_latencies(&mut report, &tally);
+        refuse_latencies(&mut report, tally);
     }
-    report.interrupted = interrupted;
-    report.stopped = stopped;
-    report.incomplete = !lost.is_empty();
-    report.generator.lost = lost;
-    if let (Some(pid), Some(before), Some(began), Some(ended)) = (pid, before, began, ended) {
-        report.server = Some(server_use(pid, &tally, seconds, &before, &began, &ended));
-    } else {
-        report.server_ended = pid;
-    }
-    let grown = own_open.saturating_sub(own_before) as f64;
+    let grown = course.own_open_bytes.saturating_sub(own_before) as f64;
     // Of fewer, the tester's own needs would be most of it.
     if tally.opened >= 1000 && plan.processes <= 1 {
         report.generator.bytes_per_connection = Some(grown / tally.opened as f64);
     }
-    judge(&mut report, &tally);
+    judge(&mut report, tally);
     Ok(report)
+}
+
+/// Lets the users of a script run and reports; `settings` and `started` of the report are the caller's to fill in. The
+/// users are played by the caller, whose threads have to be up: see [`ScriptRun`].
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run_script(run: &Arc<ScriptRun>, around: Around<'_>) -> Result<Report, RunError> {
+    let pid = around.pid;
+    let course = Course::follow(around, run.plan().warmup_ns, || {
+        Ok(Party::Script(Arc::clone(run)))
+    })?;
+    let length_ns = course.ended_ns.saturating_sub(course.from_ns);
+    let length_ns = length_ns.clamp(1, run.plan().duration_ns);
+    let seconds = length_ns as f64 / SECOND as f64;
+    let mut report = course.report(pid, seconds);
+    "script".clone_into(&mut report.kind);
+    report.target.clone_from(&run.plan().url);
+    report.script = Some(run.actions(seconds));
+    judge(&mut report, &course.tally);
+    Ok(report)
+}
+
+/// A run that is over.
+struct Course {
+    tally: Tally,
+    lost: Vec<LostProcess>,
+    interrupted: bool,
+    stopped: bool,
+    /// When the measured time began and ended.
+    from_ns: u64,
+    ended_ns: u64,
+    /// What the server used before the run, and when the measured time began and ended.
+    server: Option<[Usage; 3]>,
+    /// The tester's resident memory with all connections open.
+    own_open_bytes: u64,
+}
+
+impl Course {
+    /// Follows a run from its first connect to its end.
+    fn follow(
+        around: Around<'_>,
+        warmup_ns: u64,
+        muster: impl FnOnce() -> io::Result<Party>,
+    ) -> Result<Self, RunError> {
+        let usage = |pid: u32| Usage::of(pid).ok_or(RunError::NoProcess(pid));
+        let before = around.pid.map(usage).transpose()?;
+        let mut watcher = Watcher {
+            around,
+            party: muster()?,
+            stops: 0,
+            is_stopped: false,
+            since_ns: now_ns(),
+            began_ns: now_ns(),
+            stage: Stage::Connecting,
+        };
+        if watcher.around.hold_ns > 0 {
+            watcher.party.hold(true);
+        }
+        watcher.wait_until(|sums, _| sums.ready);
+        let sums = watcher.party.sums();
+        if sums.opened == 0 && sums.failed > 0 {
+            // Nobody is there to be measured.
+            watcher.party.stop();
+        }
+        let start = Crew::soon();
+        watcher.party.start_at(start);
+        let from_ns = start + warmup_ns;
+        watcher.enter(Stage::WarmingUp);
+        watcher.wait_until(|sums, now| sums.done || now >= from_ns);
+        let began = watcher.around.pid.and_then(Usage::of);
+        let own_began = watcher.own_usage();
+        watcher.enter(Stage::Measuring);
+        watcher.wait_until(|sums, _| sums.done);
+        let ended_ns = now_ns();
+        let mut ended = watcher.around.pid.and_then(Usage::of);
+        let own_ended = watcher.own_usage();
+        let own_open_bytes = watch::own_rss_bytes();
+        watcher.enter(Stage::Finishing);
+        if watcher.around.hold_ns > 0 {
+            let until = ended_ns.saturating_add(watcher.around.hold_ns);
+            let stops = watcher.stops;
+            watcher.wait_until(|_, now| now >= until);
+            // An interrupt that ends the holding has not ended the measurement.
+            watcher.stops = watcher.stops.min(stops);
+            watcher.party.hold(false);
+            // What connections need that have come to rest.
+            let held = watcher.around.pid.and_then(Usage::of);
+            ended = ended.zip(held).map(|(ended, held)| Usage {
+                rss_bytes: held.rss_bytes,
+                ..ended
+            });
+        }
+        let interrupted = watcher.stops > 0;
+        let stopped = watcher.is_stopped;
+        watcher.wait_until(|sums, _| sums.finished);
+        let (mut tally, lost) = watcher.party.dismiss()?;
+        if let (Some(began), Some(ended)) = (own_began, own_ended) {
+            tally.cpu_ns = ended.cpu_ns.saturating_sub(began.cpu_ns);
+            tally.cpu_ns_max = ended.busiest_ns(&began);
+        }
+        let server = before.zip(began).zip(ended);
+        Ok(Self {
+            tally,
+            lost,
+            interrupted,
+            stopped,
+            from_ns,
+            ended_ns,
+            server: server.map(|((before, began), ended)| [before, began, ended]),
+            own_open_bytes,
+        })
+    }
+
+    /// The report of what all kinds of runs have.
+    fn report(&self, pid: Option<u32>, seconds: f64) -> Report {
+        let mut report = assemble(&self.tally, seconds);
+        report.interrupted = self.interrupted;
+        report.stopped = self.stopped;
+        report.incomplete = !self.lost.is_empty();
+        report.generator.lost.clone_from(&self.lost);
+        match (pid, &self.server) {
+            (Some(pid), Some(usage)) => {
+                report.server = Some(server_use(pid, &self.tally, seconds, usage));
+            }
+            _ => report.server_ended = pid,
+        }
+        report
+    }
+}
+
+/// The same command once more; of its environment nothing is changed.
+fn copy(command: &Command) -> Command {
+    let mut copy = Command::new(command.get_program());
+    copy.args(command.get_args());
+    copy
 }
 
 struct Watcher<'a> {
@@ -165,6 +260,12 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
+    /// What this process has used; `None` where its threads count for themselves.
+    fn own_usage(&self) -> Option<Usage> {
+        let is_script = matches!(self.party, Party::Script(_));
+        is_script.then(|| Usage::of(std::process::id())).flatten()
+    }
+
     fn enter(&mut self, stage: Stage) {
         self.stage = stage;
         self.since_ns = now_ns();
@@ -208,12 +309,16 @@ impl Watcher<'_> {
 }
 
 /// What was planned, or what it took.
-fn measured_seconds(plan: &Plan, tally: &Tally, from_ns: u64, ended_ns: u64) -> f64 {
+fn measured_seconds(plan: &Plan, course: &Course) -> f64 {
+    let from_ns = course.from_ns;
     let from = match plan.duration_ns {
         Some(_) => from_ns,
-        None => tally.first_connect_ns.unwrap_or(from_ns).max(from_ns),
+        None => {
+            let first_connect_ns = course.tally.first_connect_ns;
+            first_connect_ns.unwrap_or(from_ns).max(from_ns)
+        }
     };
-    let length = ended_ns.saturating_sub(from);
+    let length = course.ended_ns.saturating_sub(from);
     let length = plan
         .duration_ns
         .map_or(length, |planned| planned.min(length));
@@ -235,25 +340,14 @@ fn refuse_latencies(report: &mut Report, tally: &Tally) {
     ));
 }
 
-fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
-    let target = &plan.endpoints[0].target;
+fn assemble(tally: &Tally, seconds: f64) -> Report {
     let (cpu, kernel) = watch::machine();
-    let endpoints = plan.endpoints.iter();
-    let addresses: Vec<SocketAddr> = endpoints
-        .flat_map(|endpoint| endpoint.target.addresses.iter().copied())
-        .collect();
     let all_open_ns = tally
         .first_connect_ns
         .zip(tally.settled_ns)
         .map(|(first, settled)| settled.saturating_sub(first));
     Report {
         schema: SCHEMA,
-        target: format!(
-            "{}://{}{}",
-            target.scheme,
-            target.authority,
-            target.path.as_str()
-        ),
         machine: Machine {
             veche: env!("CARGO_PKG_VERSION").to_owned(),
             cpu,
@@ -270,14 +364,13 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
             dead: tally.dead,
             late: tally.late_connects,
             all_open_s: all_open_ns.map(|ns| ns as f64 / SECOND as f64),
-            time_wait: Some(watch::time_wait(&addresses)),
+            ..Connections::default()
         },
         messages: Messages {
             sent: tally.sent,
             received: tally.received,
             received_in_time: tally.came,
             per_second: tally.came as f64 / seconds,
-            rate_reached: rate_reached(plan, tally),
             bytes_sent: tally.bytes_sent,
             bytes_received: tally.bytes_received,
             unasked: tally.unasked,
@@ -286,6 +379,7 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
             late: tally.late,
             lost: tally.lost,
             unanswered: tally.unanswered,
+            ..Messages::default()
         },
         errors: tally.errors(),
         latency_us: tally.latency.times.summary(),
@@ -330,9 +424,7 @@ fn server_use(
     pid: u32,
     tally: &Tally,
     seconds: f64,
-    before: &Usage,
-    began: &Usage,
-    ended: &Usage,
+    [before, began, ended]: &[Usage; 3],
 ) -> ServerUse {
     let cpu_ns = ended.cpu_ns.saturating_sub(began.cpu_ns);
     let grown = ended.rss_bytes.saturating_sub(before.rss_bytes);

@@ -23,6 +23,7 @@ pub(crate) enum Cause {
     WrongAnswer,
     BadResponse,
     System,
+    Script,
 }
 
 impl Cause {
@@ -39,6 +40,7 @@ impl Cause {
             Self::WrongAnswer => "wrong_answer",
             Self::BadResponse => "bad_response",
             Self::System => "system",
+            Self::Script => "script",
         }
     }
 }
@@ -215,6 +217,7 @@ impl Tally {
             wrong_answer: count(Cause::WrongAnswer),
             bad_response: count(Cause::BadResponse),
             system: count(Cause::System),
+            script: count(Cause::Script),
             examples: self
                 .examples
                 .iter()

@@ -51,6 +51,8 @@ pub struct Limits {
     pub tasks_max: usize,
     /// Connections to other WebSocket servers on one worker, those included that are being opened.
     pub clients_max: usize,
+    /// Connections of `veche.http` to one host, where a call does not say otherwise.
+    pub http_per_host: u32,
     /// Where it saves tables.
     pub snapshots: Snapshots,
 }
@@ -94,6 +96,21 @@ impl Snapshots {
     }
 }
 
+impl Limits {
+    /// Those of a script that plays users under load: each of them has connections of its own.
+    #[must_use]
+    pub fn of_load_script() -> Self {
+        Self {
+            clients_max: LOAD_CONNECTIONS_MAX,
+            http_per_host: LOAD_CONNECTIONS_MAX as u32,
+            ..Self::default()
+        }
+    }
+}
+
+/// Connections of a load script on one thread: those that there are descriptors for.
+const LOAD_CONNECTIONS_MAX: usize = 65_536;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -101,6 +118,7 @@ impl Default for Limits {
             cpu_budget: Duration::from_millis(20),
             tasks_max: 1 << 20,
             clients_max: 10_000,
+            http_per_host: 100,
             snapshots: Snapshots::default(),
         }
     }

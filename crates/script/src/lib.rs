@@ -14,7 +14,7 @@
 //! * *Time passes*: [`Vm::turn`], at [`Vm::deadline_ms`] at the latest.
 //! * *After each of them*: [`Vm::take_effects`].
 //!
-//! Tests of applications are scripts too: see [`TestVm`].
+//! Tests of applications are scripts too: see [`TestVm`]. So are users of a server under load: see [`LoadRun`].
 
 mod app;
 mod clock;
@@ -26,6 +26,7 @@ mod dial;
 mod effects;
 mod event;
 pub mod hooks;
+mod load_run;
 mod modules;
 mod pattern;
 mod raw;
@@ -44,6 +45,7 @@ pub use code::{Code, CodeError};
 pub use dial::Dial;
 pub use effects::{About, Credential, Effect, Effects, Level, Span, Token, Verdict, WantedPlace};
 pub use event::Event;
+pub use load_run::LoadRun;
 pub use refused::Refused;
 pub use request::Request;
 pub use testing::{Ask, Case, Ended, Plain, TestVm};

@@ -61,7 +61,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let config = start.config;
     let holds_services = start.holds_services;
     let (back_end, why) = BackEnd::choose(config.server.io)?;
-    let library = Library::default();
+    let library = Library::playing(start.load_run);
     let shelf = library.shelve(&config)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));

@@ -4,7 +4,7 @@ use super::model::Errors;
 
 impl Errors {
     /// Every cause: its key in the published form, what it means, how often.
-    pub fn causes(&self) -> [(&'static str, &'static str, u64); 10] {
+    pub fn causes(&self) -> [(&'static str, &'static str, u64); 11] {
         [
             ("refused", "nobody listened at the address", self.refused),
             (
@@ -39,6 +39,11 @@ impl Errors {
                 "system",
                 "this machine: descriptors, ports, memory",
                 self.system,
+            ),
+            (
+                "script",
+                "an action or a session of the script raised an error",
+                self.script,
             ),
         ]
     }
@@ -83,8 +88,9 @@ mod tests {
             wrong_answer: 128,
             bad_response: 256,
             system: 512,
+            script: 1024,
             examples: Default::default(),
         };
-        assert_eq!(errors.count(), 1023);
+        assert_eq!(errors.count(), 2047);
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn full() -> Report {
         latency_refused: None,
         handshake_us: Some(Latency {
             count: 239,
-            ..latency
+            ..latency.clone()
         }),
         histogram: (0..60)
             .map(|step| Bucket {
@@ -138,6 +138,18 @@ pub(crate) fn full() -> Report {
             body_bytes: [(13, 500_000), (162, 499_000)].into(),
             other_body_bytes: 1_000,
             unexpected_bodies: Some(500_000),
+        }),
+        script: Some(ScriptTally {
+            sessions: 900,
+            sessions_failed: 3,
+            actions: vec![Action {
+                name: "log in".to_owned(),
+                count: 900,
+                per_second: 90.0,
+                failed: 3,
+                latency_us: Some(latency.clone()),
+                example: Some("users.lua:7: status 503".to_owned()),
+            }],
         }),
         steps: vec![Step {
             clients: 1_000,

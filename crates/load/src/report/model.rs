@@ -14,7 +14,7 @@ pub const SCHEMA: u32 = 3;
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// Which question was asked: `storm`, `echo`, `broadcast`, `shootout`, `http`, `push` or `scenario`.
+    /// Which question was asked: `storm`, `echo`, `broadcast`, `shootout`, `http`, `push`, `script` or `scenario`.
     pub kind: String,
     /// The URL, or the first of them.
     pub target: String,
@@ -64,6 +64,9 @@ pub struct Report {
     /// What the responses were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTally>,
+    /// The users of a load script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<ScriptTally>,
     /// The steps of a shootout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
@@ -227,6 +230,9 @@ pub struct Errors {
     pub bad_response: u64,
     /// The operating system: descriptors, ports, memory.
     pub system: u64,
+    /// Actions and sessions of a load script that raised an error.
+    #[serde(default)]
+    pub script: u64,
     /// The first of each cause, in words.
     #[serde(default)]
     pub examples: BTreeMap<String, String>,
@@ -246,6 +252,7 @@ impl Errors {
             + self.wrong_answer
             + self.bad_response
             + self.system
+            + self.script
     }
 }
 
@@ -460,6 +467,37 @@ impl HttpTally {
     pub fn is_mixed(&self) -> bool {
         self.statuses.len() > 1 || self.body_bytes.len() > 1 || self.other_body_bytes > 0
     }
+}
+
+/// The users of a load script: their sessions, and their actions, which are timed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScriptTally {
+    /// Sessions that ended well in the measured time.
+    pub sessions: u64,
+    /// Sessions that ended with an error, over the whole run.
+    pub sessions_failed: u64,
+    /// The actions by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<Action>,
+}
+
+/// The actions of one name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Action {
+    /// As in the script.
+    pub name: String,
+    /// Those that ended well in the measured time.
+    pub count: u64,
+    /// `count` a second.
+    pub per_second: f64,
+    /// Those that raised an error, over the whole run.
+    pub failed: u64,
+    /// From their beginning to their end; of those that began in the measured time and did not fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<Latency>,
+    /// The first error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub example: Option<String>,
 }
 
 /// One step of a shootout.

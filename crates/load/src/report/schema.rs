@@ -72,7 +72,14 @@ fn every_field_is_listed_and_no_other() {
 fn what_has_a_question_mark_can_be_absent_and_nothing_else() {
     let empty = paths(&serde_json::to_value(Report::default()).unwrap());
     for Field { path, kind, words } in fields() {
-        let parents = ["latency_us.", "ledger.", "http.", "server.", "search."];
+        let parents = [
+            "latency_us.",
+            "ledger.",
+            "http.",
+            "script.",
+            "server.",
+            "search.",
+        ];
         let parent_absent = parents.iter().any(|parent| path.starts_with(parent));
         let optional =
             kind.ends_with('?') || parent_absent || path.contains("[]") || path.ends_with(".*");
@@ -103,7 +110,12 @@ fn walk(value: &Value, path: String, found: &mut Vec<String>) {
     let varies = ["errors.examples", "http.statuses", "http.body_bytes"].contains(&path.as_str());
     match value {
         // A report in a report, and a latency as another: written once.
-        _ if path == "phases[]" || path == "handshake_us" => found.push(path),
+        _ if path == "phases[]"
+            || path == "handshake_us"
+            || path == "script.actions[].latency_us" =>
+        {
+            found.push(path)
+        }
         Value::Object(fields) => {
             for (key, field) in fields {
                 let key = if varies { "*" } else { key };

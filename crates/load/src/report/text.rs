@@ -261,6 +261,7 @@ fn body(page: &mut Page, report: &Report) {
     traffic::connections(page, report);
     traffic::throughput(page, report);
     traffic::latency(page, report);
+    findings::actions(page, report);
     findings::steps(page, report);
     traffic::errors(page, report);
     findings::http(page, report);

@@ -19,6 +19,7 @@ impl Words {
             "http" => ("requests", "responses"),
             "broadcast" | "push" => ("publications", "deliveries"),
             "shootout" => ("messages", "round trips"),
+            "script" => ("actions", "actions"),
             _ => ("messages", "answers"),
         };
         let latency = match (received, open_loop) {
@@ -26,6 +27,7 @@ impl Words {
             ("responses", false) => "from sending a request to the last byte of its response",
             ("deliveries", true) => "from the moment a publication was due to its delivery",
             ("deliveries", false) => "from sending a publication to each of its deliveries",
+            ("actions", _) => "from the beginning of an action to its end",
             (_, true) => "from the moment a message was due to its answer",
             (_, false) => "from sending a message to its answer",
         };
@@ -73,6 +75,10 @@ pub(crate) fn question(report: &Report) -> String {
             "The websocket shootout: round trips of one message among more and more clients"
                 .to_owned()
         }
+        "script" => format!(
+            "{} of a script, each at its own pace",
+            many(settings.connections, "user")
+        ),
         "scenario" => format!(
             "A scenario of {}",
             many(report.phases.len() as u64, "phase")

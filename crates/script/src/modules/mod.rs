@@ -69,7 +69,7 @@ pub(crate) fn install(
     password::install(lua, desk, native)?;
     http::install(lua, desk, native, app.has_files)?;
     hooks::install(lua, desk, native)?;
-    http_client::install(lua, desk, native, folder)?;
+    http_client::install(lua, desk, native, folder, app.limits.http_per_host)?;
     let own_words = lua.create_function(|lua, error: mlua::Value| {
         Ok(match &error {
             mlua::Value::Error(error) => lua.create_string(words(error))?,

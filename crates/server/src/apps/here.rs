@@ -283,8 +283,8 @@ impl Here {
     }
 
     pub(super) fn vm(&self, volume: &Volume, world: &World) -> Result<Vm, String> {
-        Vm::new(&volume.app, &volume.code, world, self.worker)
-            .map_err(|error| format!("app {:?}: {error}", volume.app.name))
+        let vm = volume.vm(world, self.worker);
+        vm.map_err(|error| format!("app {:?}: {error}", volume.app.name))
     }
 
     pub(super) fn app(&mut self, id: AppId) -> Option<&mut Application> {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use veche_frontends::AppId;
 use veche_frontends::hooks::Kinds;
 use veche_outbound::Outbound;
-use veche_script::{App, Code, Limits, Role, Snapshots, Vm, World};
+use veche_script::{App, Code, Limits, LoadError, LoadRun, Role, Snapshots, Vm, World};
 use veche_store::Store;
 
 use crate::config::{self, Config, Restart};
@@ -29,6 +29,8 @@ pub(crate) struct Volume {
     pub(crate) hears_events: bool,
     /// What it decides on for Centrifuge clients, for all that ask it.
     pub(crate) kinds: Arc<Kinds>,
+    /// It plays users of this run.
+    load_run: Option<Arc<dyn LoadRun>>,
 }
 
 /// The place of a service's instance, and when it begins again.
@@ -53,6 +55,15 @@ impl Volume {
         match self.seed {
             Some(seed) => World::seeded(store, seed),
             None => World::with_store(store),
+        }
+    }
+
+    /// Loads it for a worker.
+    pub(crate) fn vm(&self, world: &World, worker: u16) -> Result<Vm, LoadError> {
+        let Self { app, code, .. } = self;
+        match &self.load_run {
+            Some(run) => Vm::load_script(app, code, world, worker, run),
+            None => Vm::new(app, code, world, worker),
         }
     }
 
@@ -120,9 +131,19 @@ pub(crate) struct Library {
     pub(crate) store: Arc<Store>,
     /// What applications ask of the world goes through here.
     pub(crate) outbound: Outbound,
+    /// Services play the users of this run.
+    load_run: Option<Arc<dyn LoadRun>>,
 }
 
 impl Library {
+    /// A library whose services play the users of a run under load, if there is one.
+    pub(crate) fn playing(load_run: Option<Arc<dyn LoadRun>>) -> Self {
+        Self {
+            load_run,
+            ..Self::default()
+        }
+    }
+
     /// Reads the code of all applications and tries whether it loads, before anybody is to run it.
     pub(crate) fn shelve(&self, config: &Config) -> Result<Shelf, String> {
         let instances = config.services.iter().map(|service| service.instances);
@@ -210,6 +231,10 @@ impl Library {
         let code = Arc::new(Code::read(&app.script).map_err(|error| failed(&error))?);
         let files = app.files.as_deref().map(Arc::from);
         let options = serde_json::to_value(&app.options).map_err(|error| failed(&error))?;
+        let limits = match &self.load_run {
+            Some(_) => Limits::of_load_script(),
+            None => Limits::default(),
+        };
         let app = App {
             name: app.name.clone(),
             options,
@@ -217,7 +242,7 @@ impl Library {
             limits: Limits {
                 memory_bytes_max: usize::try_from(app.memory_bytes_max).unwrap_or(usize::MAX),
                 cpu_budget: app.cpu_budget,
-                ..Limits::default()
+                ..limits
             },
             role,
         };
@@ -227,9 +252,7 @@ impl Library {
             Role::Service { .. } => Arc::default(),
         };
         let store = Arc::clone(&self.store);
-        let trial = Vm::new(&app, &code, &World::with_store(Arc::clone(&store)), 0);
-        trial.map_err(|error| failed(&error))?;
-        Ok(Volume {
+        let volume = Volume {
             app,
             code,
             files,
@@ -238,7 +261,11 @@ impl Library {
             seat,
             hears_events: false,
             kinds,
-        })
+            load_run: self.load_run.clone(),
+        };
+        let trial = volume.vm(&World::with_store(Arc::clone(&volume.store)), 0);
+        trial.map_err(|error| failed(&error))?;
+        Ok(volume)
     }
 }
 

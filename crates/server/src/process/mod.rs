@@ -27,6 +27,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{error, info, warn};
 use veche_files::make_folder;
 use veche_frontends::Parting;
+use veche_script::LoadRun;
 
 pub(crate) use self::inherited::{InheritedListener, deal};
 use self::link::Link;
@@ -65,6 +66,8 @@ pub(crate) struct Start {
     pub(crate) boot: Option<String>,
     /// No service begins before [`ServerControl::start_services`].
     pub(crate) holds_services: bool,
+    /// Services play the users of this run; `None` of a server.
+    pub(crate) load_run: Option<Arc<dyn LoadRun>>,
 }
 
 /// The running server as the control thread sees it. No call may block for long: while one lasts, the
@@ -277,6 +280,7 @@ impl Process {
             log: self.logs.seen(),
             boot: self.boot.take(),
             holds_services: self.holds_services,
+            load_run: None,
         }) {
             Ok(control) => control,
             Err(error) => {

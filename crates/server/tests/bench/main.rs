@@ -16,6 +16,7 @@ mod lost;
 mod output;
 mod overload;
 mod real_server;
+mod script;
 mod search;
 
 use std::io::{Read, Write};

@@ -177,7 +177,8 @@ impl Comeback {
             | Cause::BadProtocol
             | Cause::WrongAnswer
             | Cause::BadResponse
-            | Cause::System => return false,
+            | Cause::System
+            | Cause::Script => return false,
         }
         let returns = &mut self.returns;
         if was_open {

@@ -1,6 +1,6 @@
 //! The numbers of a run in tables.
 
-use super::super::model::{GeneratorUse, Latency, Report};
+use super::super::model::{Connections, GeneratorUse, Latency, Report};
 use super::super::text::{ledger_gap, server_ended};
 use super::super::units::{bytes, count, many, rate, seconds, share, time};
 use super::super::words::Words;
@@ -23,6 +23,7 @@ pub(super) fn all(out: &mut String, report: &Report) {
     }
     traffic(out, report, &words);
     errors(out, report);
+    actions(out, report);
     steps(out, report);
     http(out, report);
     ledger(out, report);
@@ -86,30 +87,13 @@ fn latency(us: &Latency) -> Cells {
 
 fn traffic(out: &mut String, report: &Report, words: &Words) {
     let (connections, messages) = (&report.connections, &report.messages);
-    let mut cells = vec![
-        cell(
-            "connections opened",
-            format!(
-                "{} of {}",
-                count(connections.opened),
-                count(connections.asked)
-            ),
+    let (title, mut cells) = match report.kind.as_str() {
+        "script" => (
+            "Users and actions",
+            vec![opened("users begun", connections)],
         ),
-        cell("failed", count(connections.failed)),
-        cell("disconnected unasked", count(connections.disconnected)),
-    ];
-    if connections.reconnected > 0 {
-        cells.push(cell(
-            "reconnected, as wanted",
-            count(connections.reconnected),
-        ));
-    }
-    if let Some(all_open_s) = connections.all_open_s {
-        cells.push(cell("all open or failed after", time(all_open_s * 1e6)));
-    }
-    if let Some(time_wait) = connections.time_wait {
-        cells.push(cell("sockets in TIME_WAIT afterwards", count(time_wait)));
-    }
+        _ => ("Connections and messages", of_connections(connections)),
+    };
     cells.push(cell(&format!("{} sent", words.sent), count(messages.sent)));
     cells.push(cell(
         &format!("{} received", words.received),
@@ -119,11 +103,14 @@ fn traffic(out: &mut String, report: &Report, words: &Words) {
     if let Some(asked) = report.settings.rate {
         cells.push(cell("asked for a second", rate(asked)));
     }
-    cells.push(cell("payload sent", bytes(messages.bytes_sent as f64)));
-    cells.push(cell(
-        "payload received",
-        bytes(messages.bytes_received as f64),
-    ));
+    // What a script sends is not counted in bytes.
+    if report.script.is_none() {
+        cells.push(cell("payload sent", bytes(messages.bytes_sent as f64)));
+        cells.push(cell(
+            "payload received",
+            bytes(messages.bytes_received as f64),
+        ));
+    }
     for (name, number) in [
         ("messages nobody asked for", messages.unasked),
         ("heartbeats answered", messages.heartbeats),
@@ -139,7 +126,33 @@ fn traffic(out: &mut String, report: &Report, words: &Words) {
             cells.push(cell(name, count(number)));
         }
     }
-    section(out, "Connections and messages", "", &cells);
+    section(out, title, "", &cells);
+}
+
+fn opened(name: &str, connections: &Connections) -> (String, String) {
+    let (opened, asked) = (count(connections.opened), count(connections.asked));
+    cell(name, format!("{opened} of {asked}"))
+}
+
+fn of_connections(connections: &Connections) -> Cells {
+    let mut cells = vec![
+        opened("connections opened", connections),
+        cell("failed", count(connections.failed)),
+        cell("disconnected unasked", count(connections.disconnected)),
+    ];
+    if connections.reconnected > 0 {
+        cells.push(cell(
+            "reconnected, as wanted",
+            count(connections.reconnected),
+        ));
+    }
+    if let Some(all_open_s) = connections.all_open_s {
+        cells.push(cell("all open or failed after", time(all_open_s * 1e6)));
+    }
+    if let Some(time_wait) = connections.time_wait {
+        cells.push(cell("sockets in TIME_WAIT afterwards", count(time_wait)));
+    }
+    cells
 }
 
 fn errors(out: &mut String, report: &Report) {
@@ -169,6 +182,37 @@ fn errors(out: &mut String, report: &Report) {
         }
     }
     out.push_str("</table></section>\n");
+}
+
+fn actions(out: &mut String, report: &Report) {
+    let Some(script) = &report.script else { return };
+    out.push_str(&format!(
+        "<section><h3>Script</h3><p class=\"soft\">{} ended well, {} failed</p><div class=\"scroll\"><table class=\"wide\">\n<tr><th>action</th><th>a second</th><th>p50</th><th>p99</th><th>longest</th><th>failed</th></tr>\n",
+        many(script.sessions, "session"),
+        count(script.sessions_failed)
+    ));
+    for action in &script.actions {
+        let at = |of: fn(&Latency) -> f64| {
+            let us = action.latency_us.as_ref();
+            us.map_or_else(|| "–".to_owned(), |us| time(of(us)))
+        };
+        let example = action
+            .example
+            .as_deref()
+            .map_or_else(String::new, |example| {
+                format!("<span class=\"soft\">first: {}</span>", escape(example))
+            });
+        out.push_str(&format!(
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{example}</td></tr>\n",
+            escape(&action.name),
+            rate(action.per_second),
+            at(|us| us.p50),
+            at(|us| us.p99),
+            at(|us| us.max),
+            count(action.failed)
+        ));
+    }
+    out.push_str("</table></div></section>\n");
 }
 
 fn steps(out: &mut String, report: &Report) {

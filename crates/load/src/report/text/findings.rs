@@ -1,8 +1,60 @@
-//! The sections about what it means: shootout steps, responses, ledger, server, tester, promises.
+//! The sections about what it means: a script's actions, shootout steps, responses, ledger, server, tester, promises.
 
-use super::super::model::{GeneratorUse, HttpTally, Ledger, Recovery, Report};
-use super::super::units::{bytes, clean, count, many, seconds, share, time};
+use super::super::model::{GeneratorUse, HttpTally, Latency, Ledger, Recovery, Report};
+use super::super::units::{bytes, clean, count, many, rate, seconds, share, time};
 use super::page::{Page, Tone};
+
+/// The sessions of a script's users, and their actions by name.
+pub(super) fn actions(page: &mut Page, report: &Report) {
+    let Some(script) = &report.script else { return };
+    page.blank();
+    let tone = match script.sessions_failed {
+        0 => Tone::Plain,
+        _ => Tone::Bad,
+    };
+    let text = format!(
+        "{} ended well, {} failed",
+        many(script.sessions, "session"),
+        count(script.sessions_failed)
+    );
+    page.field("Script", tone, &text);
+    if script.actions.is_empty() {
+        return;
+    }
+    page.row(&[(
+        Tone::Faint,
+        &format!(
+            "{:>11} {:>8} {:>8} {:>8} {:>6}",
+            "a second", "p50", "p99", "max", "failed"
+        ),
+    )]);
+    for action in &script.actions {
+        let at = |of: fn(&Latency) -> f64| {
+            action
+                .latency_us
+                .as_ref()
+                .map_or_else(String::new, |us| time(of(us)))
+        };
+        page.hanging(Tone::Plain, &clean(&action.name), 2);
+        let row = format!(
+            "{:>11} {:>8} {:>8} {:>8} {:>6}",
+            rate(action.per_second),
+            at(|us| us.p50),
+            at(|us| us.p99),
+            at(|us| us.max),
+            count(action.failed)
+        );
+        let tone = if action.failed > 0 {
+            Tone::Bad
+        } else {
+            Tone::Plain
+        };
+        page.row(&[(tone, &row)]);
+        if let Some(example) = &action.example {
+            page.hanging(Tone::Faint, &format!("first: {}", clean(example)), 2);
+        }
+    }
+}
 
 pub(super) fn steps(page: &mut Page, report: &Report) {
     if report.steps.is_empty() {
@@ -339,14 +391,13 @@ pub(super) fn generator(page: &mut Page, report: &Report) {
         ));
     }
     page.more(Tone::Plain, &text);
-    page.more(
-        Tone::Plain,
-        &format!(
-            "longest turn {}; waited {} of the time for a core",
-            time(generator.lag_us_max),
-            share(generator.waited)
-        ),
-    );
+    // The threads that play a script have no turns of the tester's.
+    if report.script.is_none() {
+        let turn = time(generator.lag_us_max);
+        let waited = share(generator.waited);
+        let text = format!("longest turn {turn}; waited {waited} of the time for a core");
+        page.more(Tone::Plain, &text);
+    }
     if settings.rate.is_some() {
         let sent = report.messages.sent;
         let part = if sent > 0 {

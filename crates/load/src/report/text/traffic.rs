@@ -15,17 +15,15 @@ pub(super) fn connections(page: &mut Page, report: &Report) {
         return;
     }
     page.blank();
+    let (name, verb) = match report.kind.as_str() {
+        "script" => ("Users", "begun"),
+        _ => ("Connections", "opened"),
+    };
+    let opened = count(connections.opened);
     let mut text = if connections.opened == connections.asked {
-        format!(
-            "{} opened, all that were asked for",
-            count(connections.opened)
-        )
+        format!("{opened} {verb}, all that were asked for")
     } else {
-        format!(
-            "{} of {} opened",
-            count(connections.opened),
-            count(connections.asked)
-        )
+        format!("{opened} of {} {verb}", count(connections.asked))
     };
     if let Some(all_open_s) = connections.all_open_s {
         let verb = if connections.failed == 0 {
@@ -43,7 +41,7 @@ pub(super) fn connections(page: &mut Page, report: &Report) {
         }
     }
     let all_well = connections.failed == 0 && connections.disconnected == 0;
-    page.field("Connections", Tone::Plain, &text);
+    page.field(name, Tone::Plain, &text);
     if !all_well {
         let failed = format!(
             "{} failed, {} disconnected unasked",
@@ -120,19 +118,23 @@ pub(super) fn throughput(page: &mut Page, report: &Report) {
             words.received
         ),
     );
-    let mut text = format!(
-        "payload: {} out, {} in",
-        bytes(messages.bytes_sent as f64).replace(' ', "\u{a0}"),
-        bytes(messages.bytes_received as f64).replace(' ', "\u{a0}")
-    );
-    if report.seconds > 0.0 {
-        text.push_str(&format!(
-            "; {}/s out, {}/s in",
-            bytes((messages.bytes_sent as f64 / report.seconds).round()).replace(' ', "\u{a0}"),
-            bytes((messages.bytes_received as f64 / report.seconds).round()).replace(' ', "\u{a0}")
-        ));
+    // What a script sends is not counted in bytes.
+    if report.script.is_none() {
+        let mut text = format!(
+            "payload: {} out, {} in",
+            bytes(messages.bytes_sent as f64).replace(' ', "\u{a0}"),
+            bytes(messages.bytes_received as f64).replace(' ', "\u{a0}")
+        );
+        if report.seconds > 0.0 {
+            text.push_str(&format!(
+                "; {}/s out, {}/s in",
+                bytes((messages.bytes_sent as f64 / report.seconds).round()).replace(' ', "\u{a0}"),
+                bytes((messages.bytes_received as f64 / report.seconds).round())
+                    .replace(' ', "\u{a0}")
+            ));
+        }
+        page.more(Tone::Plain, &text);
     }
-    page.more(Tone::Plain, &text);
     if report.settings.stamped == Some(false) {
         let text = format!(
             "messages carry no stamp: {} are matched by their order, so losses and duplicates show in counts alone",

@@ -18,18 +18,19 @@ const ANSWERS: &str = "veche.http answers";
 /// Where the whole number of a stream ends: those of Lua are exact up to there.
 const NUMBERS: f64 = 9_007_199_254_740_992.0;
 
-/// `folder` is where the script is: paths are relative to it.
+/// `folder` is where the script is: paths are relative to it. `per_host` is the default of `max_per_host`.
 pub(super) fn install(
     lua: &Lua,
     desk: &Rc<Desk>,
     native: &Table,
     folder: &Path,
+    per_host: u32,
 ) -> mlua::Result<()> {
     let folder = folder.to_owned();
     let own = Rc::clone(desk);
     let begin = lua.create_function(
         move |lua, (name, url, body, options): (String, Value, Value, Value)| {
-            let fetch = options::read(lua, &folder, &name, &url, &body, &options)?;
+            let fetch = options::read(lua, &folder, per_host, &name, &url, &body, &options)?;
             let body_bytes_max = fetch.body_bytes_max;
             let fetch = veche_calls::Fetch {
                 // There would be no room for more.

@@ -63,6 +63,7 @@ struct Draft<'a> {
 pub(super) fn read(
     lua: &Lua,
     folder: &Path,
+    per_host: u32,
     name: &str,
     url: &Value,
     body: &Value,
@@ -86,7 +87,7 @@ pub(super) fn read(
             connect_timeout: Duration::from_secs_f64(CONNECT_TIMEOUT_S),
             redirects_max: REDIRECTS[0] as u32,
             body_bytes_max: 0,
-            connections_max: PER_HOST[0] as u32,
+            connections_max: per_host,
             trust: Trust::System,
             is_stream: false,
         },

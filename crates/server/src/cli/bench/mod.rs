@@ -6,6 +6,7 @@ mod options;
 mod plan;
 mod scenario;
 mod screen;
+mod script;
 mod search;
 
 use std::fmt;
@@ -29,7 +30,8 @@ use veche_load::run::{Around, RunError, run as run_plan};
 
 use super::exit::{self, Exit, Failure};
 use options::{
-    BroadcastArgs, Common, CompareArgs, EchoArgs, HttpArgs, PushArgs, ShootoutArgs, StormArgs,
+    BroadcastArgs, Common, CompareArgs, EchoArgs, HttpArgs, Output, PushArgs, ScriptArgs,
+    ShootoutArgs, StormArgs,
 };
 use scenario::ScenarioArgs;
 use screen::Line;
@@ -64,6 +66,8 @@ enum Question {
     Shootout(ShootoutArgs),
     /// Send HTTP requests and time their responses
     Http(HttpArgs),
+    /// Let a script play the users, and time what they do
+    Script(ScriptArgs),
     /// Run the phases of a file, and hold the server to its promises
     Scenario(ScenarioArgs),
     /// Put reports of --json side by side, with ratios, and say what is noise
@@ -83,7 +87,7 @@ impl Question {
             Self::Push(args) => ("push", &args.common, plan::push(args)),
             Self::Shootout(args) => ("shootout", &args.common, plan::shootout(args)),
             Self::Http(args) => ("http", &args.common, plan::http(args)),
-            Self::Scenario(_) | Self::Compare(_) | Self::Member => return None,
+            Self::Script(_) | Self::Scenario(_) | Self::Compare(_) | Self::Member => return None,
         })
     }
 }
@@ -98,6 +102,7 @@ impl Question {
             Self::Push(args) => &args.publish.find_rate,
             Self::Storm(_)
             | Self::Shootout(_)
+            | Self::Script(_)
             | Self::Scenario(_)
             | Self::Compare(_)
             | Self::Member => &[],
@@ -108,6 +113,7 @@ impl Question {
 /// Runs what was asked for.
 pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.question {
+        Question::Script(args) => return script::run(args),
         Question::Scenario(args) => return scenario::run(args),
         Question::Compare(args) => return compare(args),
         Question::Member => return member(),
@@ -124,12 +130,12 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
         return search::run(kind, common, &plan, promises, &interrupts);
     }
     let planned_ns = plan.duration_ns.map(|ns| ns + plan.warmup_ns);
-    let mut shown = Line::new(common.json, planned_ns);
+    let mut shown = Line::new(common.output.json, planned_ns);
     let report = measure(
         kind,
         common,
         plan,
-        common.pid,
+        common.output.pid,
         &interrupts,
         &AtomicBool::new(false),
         &mut |progress| {
@@ -138,7 +144,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
     );
     shown.clear();
     let report = report?;
-    deliver(&report, common)?;
+    deliver(&report, &common.output)?;
     verdict(&report)
 }
 
@@ -153,11 +159,7 @@ fn measure(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, Failure> {
     let settings = plan::settings(common, &plan);
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "when a report was made is not in its arguments"
-    )]
-    let started = SystemTime::now();
+    let started = started();
     let report = run_plan(
         plan,
         Around {
@@ -169,14 +171,29 @@ fn measure(
             progress,
         },
     );
-    let mut report = report.map_err(|error| match error {
-        RunError::NoProcess(_) => Failure::new(Exit::Usage, error.to_string()),
-        RunError::System(_) => Failure::new(Exit::Failed, error.to_string()),
-    })?;
+    let mut report = report.map_err(|error| not_run(&error))?;
     kind.clone_into(&mut report.kind);
-    report.started = humantime::format_rfc3339_seconds(started).to_string();
+    report.started = started;
     report.settings = settings;
     Ok(report)
+}
+
+/// The time of a report, as RFC 3339.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "when a report was made is not in its arguments"
+)]
+fn started() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+/// Why there is no report.
+fn not_run(error: &RunError) -> Failure {
+    let exit = match error {
+        RunError::NoProcess(_) => Exit::Usage,
+        RunError::System(_) => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
 }
 
 /// This program as one process of several.
@@ -194,14 +211,14 @@ fn member() -> Result<(), Failure> {
 }
 
 /// Gives out the report in the forms that were asked for.
-fn deliver(report: &Report, common: &Common) -> Result<(), Failure> {
-    write_page(report, common.html.as_deref())?;
-    write_timeline(report, common.csv.as_deref())?;
-    if let Some(file) = &common.hgrm {
+fn deliver(report: &Report, output: &Output) -> Result<(), Failure> {
+    write_page(report, output.html.as_deref())?;
+    write_timeline(report, output.csv.as_deref())?;
+    if let Some(file) = &output.hgrm {
         // Without answers there is no distribution, but the file does not stay as an earlier run left it.
         write_file(file, &files::hgrm(report).unwrap_or_default())?;
     }
-    if common.json {
+    if output.json {
         print_json(report)
     } else {
         exit::print(format_args!("{}", text::text(report, screen::style())))

@@ -58,15 +58,22 @@ pub(super) struct Common {
     /// Certificates to trust instead of the system's, as PEM
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
-    /// The server's process: adds its CPU time and memory, and its children's
-    #[arg(long, value_name = "PID")]
-    pub(super) pid: Option<u32>,
     /// Keep the connections open for so long when the measurement is over
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) hold: Option<Duration>,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// What a run tells, and where.
+#[derive(Args, Debug)]
+pub(super) struct Output {
+    /// The server's process: adds its CPU time and memory, and its children's
+    #[arg(long, value_name = "PID")]
+    pub(super) pid: Option<u32>,
     /// A name for this run, for comparisons
     #[arg(long, value_name = "NAME")]
     pub(super) label: Option<String>,
@@ -319,6 +326,34 @@ pub(super) enum ShootoutKind {
     Echo,
     /// A broadcast to all clients
     Broadcast,
+}
+
+/// Flags of `bench script`.
+#[derive(Args, Debug)]
+pub(super) struct ScriptArgs {
+    /// A script that says what a user does, in Lua
+    pub(super) script: PathBuf,
+    /// The address of the server, which the script gets as user.url
+    pub(super) url: String,
+    /// Users
+    #[arg(short = 'c', visible_short_alias = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) users: u32,
+    /// Users that begin a second; by default all begin at once
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(super) user_rate: Option<f64>,
+    /// Threads that play them, each in a VM of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(super) threads: u32,
+    /// How long actions may take to end once the time is over
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub(super) timeout: Duration,
+    /// Memory of each VM
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    pub(super) memory: usize,
+    #[command(flatten)]
+    pub(super) span: Span,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 /// Flags of `bench compare`.

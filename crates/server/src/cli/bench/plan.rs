@@ -291,7 +291,7 @@ pub(super) fn settings(common: &Common, plan: &Plan) -> Settings {
     Settings {
         // Without the program's name and "bench".
         command: super::mask::mask(std::env::args().skip(2)),
-        label: common.label.clone(),
+        label: common.output.label.clone(),
         connections: u64::from(plan.clients()),
         duration_s: plan.duration_ns.map(seconds),
         warmup_s: seconds(plan.warmup_ns),

@@ -86,12 +86,13 @@ pub(super) fn run(
         let mut plan = plan.clone();
         plan.load.set_rate(rate);
         let planned_ns = plan.duration_ns.map(|ns| ns + plan.warmup_ns);
-        let mut line = Line::new(common.json, planned_ns).of_phase(format!("{rate:.0} a second"));
+        let mut line =
+            Line::new(common.output.json, planned_ns).of_phase(format!("{rate:.0} a second"));
         let report = measure(
             kind,
             common,
             plan,
-            common.pid,
+            common.output.pid,
             interrupts,
             &AtomicBool::new(false),
             &mut |progress| line.show(&progress),
@@ -104,7 +105,7 @@ pub(super) fn run(
         }
         let step = judge(rate, &report, &promises);
         interval.tell(rate, step.held);
-        if !common.json {
+        if !common.output.json {
             exit::print_line(format_args!("{}", shown(&step)))?;
         }
         if step.held {
@@ -122,10 +123,10 @@ pub(super) fn run(
     };
     report.interrupted |= is_interrupted;
     report.search = Some(search);
-    if !common.json {
+    if !common.output.json {
         exit::print_line(format_args!("\n{words}\n"))?;
     }
-    deliver(&report, common)?;
+    deliver(&report, &common.output)?;
     was_whole(&report)?;
     match interval.held {
         Some(_) => Ok(()),

@@ -1,0 +1,165 @@
+//! Load scripts: what a script that plays users of a server under load can call, and what it tells whoever measures.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::{Lua, LuaString, Table};
+
+use crate::app::{App, Role, World};
+use crate::code::Code;
+use crate::modules::fault;
+use crate::vm::load::{Extra, Parts};
+use crate::vm::{LoadError, Vm};
+
+const SOURCE: &str = include_str!("../lua/bench.lua");
+
+/// Nanoseconds in a second.
+const SECOND_NS: f64 = 1e9;
+
+/// A run of users, as a load script sees it. Threads are counted from 0, as are users; times are nanoseconds of a
+/// monotonic clock.
+pub trait LoadRun: fmt::Debug + Send + Sync {
+    /// The address of the server.
+    fn url(&self) -> &str;
+
+    /// The users that a thread plays.
+    fn users(&self, thread: u32) -> Range<u32>;
+
+    /// Seconds from now until a user begins; `None` while it is not known when the run starts.
+    fn begins_in(&self, user: u32) -> Option<f64>;
+
+    /// A user begins.
+    fn user_begins(&self);
+
+    /// Whether the time of the run is over.
+    fn is_over(&self) -> bool;
+
+    /// Returns the time.
+    fn now_ns(&self) -> u64;
+
+    /// An action begins; returns the time, or `None` if it may not since the run is over.
+    fn action_begins(&self, thread: u32) -> Option<u64>;
+
+    /// An action has ended, well or with an error.
+    fn action_ended(&self, thread: u32, name: &str, began_ns: u64, error: Option<&str>);
+
+    /// Something that is timed as an action has ended well and lasted so long.
+    fn record(&self, thread: u32, name: &str, latency_ns: u64);
+
+    /// A session has ended; the error is one that no action of it has raised.
+    fn session_ended(&self, thread: u32, is_well: bool, error: Option<&str>);
+}
+
+impl Vm {
+    /// Loads a load script, the service of one thread: its instance number says which. [`Vm::serve`] plays the users.
+    ///
+    /// # Errors
+    /// See [`LoadError`]; also a script that calls no `bench.user`.
+    pub fn load_script(
+        app: &App,
+        code: &Arc<Code>,
+        world: &World,
+        worker: u16,
+        run: &Arc<dyn LoadRun>,
+    ) -> Result<Self, LoadError> {
+        let has_session = Rc::new(Cell::new(false));
+        let thread = match app.role {
+            Role::Service { instance, .. } => instance - 1,
+            Role::Clients => 0,
+        };
+        let extend = |lua: &Lua, parts: &Parts<'_>| install(lua, parts, run, thread, &has_session);
+        let vm = Self::load(app, code, world, worker, Some(&extend))?;
+        match has_session.get() {
+            true => Ok(vm),
+            false => Err(LoadError::Script(
+                "the script calls no bench.user: it plays no users".to_owned(),
+            )),
+        }
+    }
+}
+
+fn install(
+    lua: &Lua,
+    parts: &Parts<'_>,
+    run: &Arc<dyn LoadRun>,
+    thread: u32,
+    has_session: &Rc<Cell<bool>>,
+) -> mlua::Result<Extra> {
+    let native = lua.create_table()?;
+    native.set("url", run.url())?;
+    let own = Rc::clone(has_session);
+    let function = lua.create_function(move |_, ()| {
+        own.set(true);
+        Ok(())
+    })?;
+    native.set("has_session", function)?;
+    let own = Arc::clone(run);
+    // The first and the last.
+    let users = lua.create_function(move |_, ()| {
+        let users = own.users(thread);
+        Ok((users.start, i64::from(users.end) - 1))
+    })?;
+    native.set("users", users)?;
+    let own = Arc::clone(run);
+    let begins_in = lua.create_function(move |_, user: u32| Ok(own.begins_in(user)))?;
+    native.set("begins_in", begins_in)?;
+    let own = Arc::clone(run);
+    let user_begins = lua.create_function(move |_, ()| {
+        own.user_begins();
+        Ok(())
+    })?;
+    native.set("user_begins", user_begins)?;
+    let own = Arc::clone(run);
+    native.set(
+        "is_over",
+        lua.create_function(move |_, ()| Ok(own.is_over()))?,
+    )?;
+    let own = Arc::clone(run);
+    let now = lua.create_function(move |_, ()| Ok(own.now_ns() as f64 / SECOND_NS))?;
+    native.set("now", now)?;
+    let own = Arc::clone(run);
+    // A double has room for the nanoseconds of a hundred days.
+    let begins = lua.create_function(move |_, ()| {
+        Ok(own.action_begins(thread).map(|began_ns| began_ns as f64))
+    })?;
+    native.set("action_begins", begins)?;
+    let own = Arc::clone(run);
+    let ended = lua.create_function(
+        move |_, (name, began_ns, error): (LuaString, f64, Option<LuaString>)| {
+            let error = error.map(|error| error.to_string_lossy());
+            let name = text(&name)?;
+            own.action_ended(thread, &name, began_ns as u64, error.as_deref());
+            Ok(())
+        },
+    )?;
+    native.set("action_ended", ended)?;
+    let own = Arc::clone(run);
+    let record = lua.create_function(move |_, (name, seconds): (LuaString, f64)| {
+        own.record(thread, &text(&name)?, (seconds * SECOND_NS) as u64);
+        Ok(())
+    })?;
+    native.set("record", record)?;
+    let own = Arc::clone(run);
+    let ended = lua.create_function(move |_, (is_well, error): (bool, Option<LuaString>)| {
+        let error = error.map(|error| error.to_string_lossy());
+        own.session_ended(thread, is_well, error.as_deref());
+        Ok(())
+    })?;
+    native.set("session_ended", ended)?;
+    let chunk = lua.load(SOURCE).set_name("=veche:bench");
+    let (module, handlers): (Table, Table) = chunk.call((native, parts.inner, parts.veche))?;
+    Ok(Extra {
+        name: "veche.bench",
+        module,
+        handlers,
+    })
+}
+
+fn text(name: &LuaString) -> mlua::Result<String> {
+    let name = name.to_str();
+    name.map(|name| name.to_owned())
+        .map_err(|_| fault("the name of an action is not UTF-8"))
+}
