@@ -442,10 +442,11 @@ fn server_use(
 
 /// A thread that burns more than this share of a core has nothing to spare.
 const BUSY: f64 = 0.9;
-/// A thread that waits for a core longer than this is not the server's client but its rival.
-const WAITED: f64 = 0.05;
-/// Sends that may be late.
-const LATE: f64 = 0.01;
+/// Parts of the time for which a thread may wait for a core: beyond the first that is said, beyond the second it is not the
+/// server's client but its rival.
+const WAITED: [f64; 2] = [0.05, 0.25];
+/// Sends that may be late, likewise.
+const LATE: [f64; 2] = [0.01, 0.1];
 
 /// Fewer late ones are nobody's fault.
 const LATE_MIN: u64 = 10;
@@ -461,17 +462,34 @@ fn judge(report: &mut Report, tally: &Tally) {
             generator.cpu * 100.0
         ));
     }
-    if generator.waited >= WAITED {
-        generator.reasons.push(format!(
-            "a thread of the tester waited for a core {:.0} % of the time: it shares one with the server or others",
-            generator.waited * 100.0
-        ));
-    }
-    if tally.late_sends > LATE_MIN && tally.late_sends as f64 > LATE * tally.sent as f64 {
-        generator.reasons.push(format!(
-            "{} of {} messages left more than a millisecond late",
-            tally.late_sends, tally.sent
-        ));
+    let late = tally.late_sends as f64 / tally.sent.max(1) as f64;
+    for (share, [said, decisive], words) in [
+        (
+            generator.waited,
+            WAITED,
+            format!(
+                "a thread of the tester waited for a core {:.0} % of the time: it shares one with the server or others",
+                generator.waited * 100.0
+            ),
+        ),
+        (
+            if tally.late_sends > LATE_MIN {
+                late
+            } else {
+                0.0
+            },
+            LATE,
+            format!(
+                "{} of {} messages left more than a millisecond late",
+                tally.late_sends, tally.sent
+            ),
+        ),
+    ] {
+        if share >= decisive {
+            generator.reasons.push(words);
+        } else if share >= said {
+            generator.remarks.push(words);
+        }
     }
     if generator.pause_us_max > 0.0 {
         generator.reasons.push(format!(
@@ -505,6 +523,34 @@ mod tests {
             };
             judge(&mut report, &Tally::default());
             assert_eq!(report.generator.bottleneck, is_bottleneck, "{busiest}");
+        }
+    }
+
+    #[test]
+    fn what_did_not_set_the_pace_is_a_remark() {
+        for (waited, late_sends, reasons, remarks) in [
+            (0.04, 9, 0, 0),
+            (0.06, 20, 0, 2),
+            (0.3, 20, 1, 1),
+            (0.3, 200, 2, 0),
+        ] {
+            let mut report = Report {
+                generator: GeneratorUse {
+                    waited,
+                    ..GeneratorUse::default()
+                },
+                ..Report::default()
+            };
+            let tally = Tally {
+                sent: 1000,
+                late_sends,
+                ..Tally::default()
+            };
+            judge(&mut report, &tally);
+            let generator = &report.generator;
+            assert_eq!(generator.reasons.len(), reasons, "{generator:?}");
+            assert_eq!(generator.remarks.len(), remarks, "{generator:?}");
+            assert_eq!(generator.bottleneck, reasons > 0);
         }
     }
 }

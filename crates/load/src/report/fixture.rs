@@ -194,6 +194,7 @@ pub(crate) fn full() -> Report {
             bytes_per_connection: Some(700.0),
             bottleneck: false,
             reasons: Vec::new(),
+            remarks: vec!["a thread of the tester waited for a core 6 % of the time".to_owned()],
             lost: Vec::new(),
         },
         phases: Vec::new(),

@@ -601,6 +601,9 @@ pub struct GeneratorUse {
     /// Why so, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
+    /// What made the figures less exact without setting the pace, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// Its processes that were lost; what they had counted is in no figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostProcess>,

@@ -1,7 +1,7 @@
 //! The report a person reads after a run, in a terminal of 80 columns.
 //!
-//! What was not measured is not mentioned. What makes the figures doubtful is said first and again at the end: the
-//! tester as the bottleneck, answers that are not alike, messages that went missing.
+//! What was not measured is not mentioned. A tester that was the bottleneck is the first thing that is said; what else makes
+//! the figures doubtful (answers that are not alike, messages that went missing) is the last.
 
 mod findings;
 mod histogram;
@@ -49,10 +49,6 @@ pub fn text(report: &Report, style: Style) -> String {
         for doubt in &doubts[1..] {
             page.more(Tone::Bad, doubt);
         }
-    }
-    if is_bottleneck(report) {
-        page.blank();
-        bottleneck(&mut page, report);
     }
     page.finish()
 }

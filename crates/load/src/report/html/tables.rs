@@ -393,5 +393,5 @@ fn generator(out: &mut String, report: &Report) {
             "no".to_owned()
         },
     ));
-    section(out, "Tester", "", &cells);
+    section(out, "Tester", &generator.remarks.join("; "), &cells);
 }

@@ -413,13 +413,12 @@ pub(super) fn generator(page: &mut Page, report: &Report) {
             ),
         );
     }
-    if generator.bottleneck {
-        page.more(Tone::Bad, "it was the bottleneck");
-        for reason in &generator.reasons {
-            page.hanging(Tone::Bad, &format!("- {}", clean(reason)), 2);
-        }
-    } else {
+    // Why it was the bottleneck stands at the top.
+    if !generator.bottleneck {
         page.more(Tone::Good, "it was not the bottleneck");
+    }
+    for remark in &generator.remarks {
+        page.hanging(Tone::Plain, &format!("but {}", clean(remark)), 4);
     }
 }
 

@@ -44,6 +44,7 @@ fn the_key_lines() {
             "              5.25 µs of CPU per message",
             "              812 B per connection, without the kernel's part",
             "              it was not the bottleneck",
+            "              but a thread of the tester waited for a core 6 % of the time",
             "Promises      1 of 1 kept",
         ],
     );
@@ -68,7 +69,7 @@ fn a_mix_of_responses_is_loud() {
 }
 
 #[test]
-fn a_bottleneck_is_the_first_and_the_last_word() {
+fn a_bottleneck_is_the_first_word_and_said_once() {
     let mut report = full();
     assert!(!plain(&report).contains("BOTTLENECK"));
     report.generator.bottleneck = true;
@@ -80,10 +81,8 @@ fn a_bottleneck_is_the_first_and_the_last_word() {
         "{text}"
     );
     assert_eq!(lines[2], "  - its busiest thread used 99.8 % of a core");
-    assert!(
-        lines[lines.len() - 3].starts_with("THE TESTER WAS THE BOTTLENECK"),
-        "{text}"
-    );
+    assert_eq!(text.matches("99.8 %").count(), 1, "{text}");
+    assert_eq!(text.to_lowercase().matches("the bottleneck").count(), 1);
 
     let scenario = Report {
         kind: "scenario".to_owned(),
@@ -94,7 +93,7 @@ fn a_bottleneck_is_the_first_and_the_last_word() {
         plain(&scenario)
             .matches("THE TESTER WAS THE BOTTLENECK")
             .count(),
-        2
+        1
     );
 }
 
