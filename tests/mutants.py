@@ -107,7 +107,7 @@ def commands(crate, suite, names, output):
     """The call of cargo-mutants that runs a suite on those mutants."""
     return [
         *("cargo", "mutants", "--in-place", "--shuffle", "--colors=never", f"--output={output}"),
-        *("--cargo-arg=--locked", "--minimum-test-timeout=20", "--timeout-multiplier=5"),
+        *("--cargo-arg=--locked", "--profile=mutants", "--minimum-test-timeout=20", "--timeout-multiplier=5"),
         f"--package={crate.package}",
         *(f"--test-package={package}" for package in suite.packages),
         *suite.options,
