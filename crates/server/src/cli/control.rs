@@ -182,13 +182,23 @@ pub(super) fn reload(control: &Control) -> Result<(), Failure> {
 
 /// `veche upgrade`
 pub(super) fn upgrade(control: &Control) -> Result<(), Failure> {
+    let before = control.ask(Command::Status)?;
     let (answer, mut connection) = control.open(&Request::new(Command::Upgrade))?;
     let (from, to) = (text(&answer["from"]), text(&answer["to"]));
     let (old, new) = (&answer["old_pid"], &answer["pid"]);
     print_line(format_args!(
-        "server process {old} → {new}: it serves; the old one closes its connections within {} s",
-        answer["drain_ms"].as_u64().unwrap_or(0).div_ceil(1_000),
+        "server process {old} → {new}: it serves new connections and takes publications"
     ))?;
+    let connections = before["status"]["report"]["connections"]
+        .as_u64()
+        .unwrap_or(0);
+    if connections > 0 {
+        print_line(format_args!(
+            "the old one had {connections} connections and closes them within {} s (limits.upgrade_drain_time), WebSockets with \
+             1012; a client that has not come back yet misses what is published",
+            answer["drain_ms"].as_u64().unwrap_or(0).div_ceil(1_000),
+        ))?;
+    }
     // It lets go of the connection when it changes.
     let deadline = now() + CHANGE_WAIT;
     while !is_closed(&mut connection) && now() < deadline {

@@ -534,6 +534,8 @@ pub(crate) struct Limits {
     pub(crate) pong_timeout: Duration,
     /// Zero: close at once.
     pub(crate) drain_time: Duration,
+    /// The same of a process that an upgrade replaces.
+    pub(crate) upgrade_drain_time: Duration,
     /// Within it each worker has to finish its turn.
     pub(crate) watchdog_timeout: Option<Duration>,
     pub(crate) outbox_bytes: u64,

@@ -3,7 +3,7 @@
 //!
 //! Both have the same listening sockets, so nobody is refused at any moment. Until the new one has answered a question
 //! nothing is lost: whatever goes wrong, it is killed and the old one goes on. Afterwards the old one closes what it
-//! holds, spread over `limits.drain_time`, and ends.
+//! holds, spread over `limits.upgrade_drain_time`, and ends.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -313,7 +313,7 @@ impl Supervisor {
         self.starts += 1;
         self.upgrades += 1;
         self.change_error = None;
-        let drain_time = self.current.config.limits.drain_time;
+        let drain_time = self.current.config.limits.upgrade_drain_time;
         let old_pid = self.server.replace(upgrade.candidate).map(|mut old| {
             if let Err(error) = old.say(&ToServer::drain(drain_time, true)) {
                 warn!(%error, "the old server process can't be told to drain");

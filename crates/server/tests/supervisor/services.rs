@@ -74,7 +74,7 @@ impl Ledger {
     /// Lines of a configuration for `[limits]` and what follows, with a service of that name.
     fn limits(&self, name: &str) -> String {
         format!(
-            "drain_time = \"30s\"\n[[service]]\nname = \"life\"\nscript = \"life.lua\"\n\
+            "drain_time = \"30s\"\nupgrade_drain_time = \"30s\"\n[[service]]\nname = \"life\"\nscript = \"life.lua\"\n\
              options = {{ name = {name:?}, ledger = \"http://{}/\" }}",
             self.address
         )

@@ -8,6 +8,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -21,7 +22,7 @@ use crate::support::process::{is_alive, kill};
 use crate::support::{Seen, now, until};
 use crate::veche::{self, Veche};
 
-const DRAIN: &str = "drain_time = \"1s\"";
+const DRAIN: &str = "drain_time = \"1s\"\nupgrade_drain_time = \"1s\"";
 
 /// A server whose program can be replaced.
 fn start(name: &str, limits: &str) -> Veche {
@@ -93,7 +94,7 @@ fn server_and_supervisor_are_replaced_and_nobody_is_refused() {
 fn what_takes_a_restart_comes_with_an_upgrade() {
     let veche = start("upgrade-config", DRAIN);
     assert_eq!(veche.status()["report"]["workers"], 2);
-    veche.write_config("drain_time = \"1s\"\nconnections = 100", "workers = 1");
+    veche.write_config(&format!("{DRAIN}\nconnections = 100"), "workers = 1");
     upgrade(&veche).expect("upgraded");
     assert_eq!(veche.status()["report"]["workers"], 1);
     let answer = ask(&veche.control(), RELOAD).expect("in force");
@@ -338,9 +339,35 @@ impl Load {
     }
 }
 
+/// A stop would take an hour; the upgrade closes what the old process holds at once, and says so before.
+#[test]
+fn an_upgrade_has_a_drain_time_of_its_own() {
+    let limits = "drain_time = \"1h\"\nupgrade_drain_time = \"0\"";
+    let mut veche = start("upgrade-drain", limits);
+    let old = veche.server_pid();
+    let mut sessions = [veche.open(), veche.open()];
+    let config = veche.folder().join("veche.toml");
+    let output = Command::new(veche.program())
+        .args(["upgrade", "-c"])
+        .arg(config)
+        .output()
+        .expect("it runs");
+    let printed = String::from_utf8(output.stdout).expect("text");
+    let told = "the old one had 2 connections and closes them within 0 s";
+    assert!(printed.contains(told), "{printed}");
+    for session in &mut sessions {
+        assert!(matches!(session.next(), Seen::Close(Some(1012), _)));
+    }
+    drop(sessions);
+    until("the old server process to end", || !is_alive(old));
+    veche.await_status("ready", |status| status["state"] == "ready");
+    veche.signal(Signal::TERM);
+    assert_eq!(veche.exit_code(), Some(0));
+}
+
 #[test]
 fn upgrades_under_load() {
-    let veche = start("upgrades", "drain_time = \"500ms\"");
+    let veche = start("upgrades", "upgrade_drain_time = \"500ms\"");
     let load = Load::on(veche.address());
     let times = times("VECHE_UPGRADES", 4);
     for _ in 0..times {

@@ -137,6 +137,16 @@ pub(super) static LIMITS: &[Directive] = &[
         "When the server stops, WebSockets are closed with 1001 evenly over so long, so that their clients don't all come back in the same instant; then it ends. Apps and services are told first (`stop`): connections begin to be closed when all have done what they do then, at the latest after a quarter of the time. `0`: all at once.",
     ),
     row(
+        "upgrade_drain_time",
+        Kind::Duration {
+            min: Duration::ZERO,
+            max: DAY,
+            off: false,
+        },
+        "\"3s\"",
+        "The same for the old server process of an upgrade, whose WebSockets are closed with 1012. Until a client of it has come back to the new process, it misses what is published there, so this is short; with so many clients that their return within it would be too much at once, make it longer, and have them ask for what they missed. Services of the old process have to end within it too.",
+    ),
+    row(
         "watchdog_timeout",
         Kind::Duration {
             min: seconds(1),
