@@ -1,17 +1,22 @@
 # What a person does with this repository. Each target is one line or two; the work is in the scripts they name.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
-VECHE := $(or $(CARGO_TARGET_DIR),target)/release/veche
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+VECHE := $(TARGET)/release/veche
+DEMO := $(TARGET)/demo/veche
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1\t/p' Makefile | expand -t 18
 
-run: build       ## install what is missing, build, serve the push demo
+run: demo        ## install what is missing, build, serve the push demo
 	@cat examples/push/welcome.txt
-	@$(VECHE) serve -c examples/push/veche.toml
+	@$(DEMO) serve -c examples/push/veche.toml
 
-chat: build      ## the chat of examples/chat: registration, dialogues, marks; see its README
+chat: demo       ## the chat of examples/chat: registration, dialogues, marks; see its README
 	@test -f examples/chat/public/vendor/centrifuge.js || tests/setup/centrifuge_page.sh
-	@cd examples/chat && CHAT_SECRET=$$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n') $(abspath $(VECHE)) serve
+	@cd examples/chat && CHAT_SECRET=$$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n') $(abspath $(DEMO)) serve
+
+demo: setup-run  ## a binary to try, built in a few minutes: not for measuring
+	cargo build --profile demo --quiet --locked --package veche
 
 build: setup-run ## the release binary
 	cargo build --release --quiet --locked --package veche
@@ -87,4 +92,4 @@ setup-mutants: setup-run
 setup-fuzz: setup-run
 	@tests/setup/fuzz.sh
 
-.PHONY: help run chat build check test test-full bench instructions shootout mutants fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-mutants setup-fuzz
+.PHONY: help run chat demo build check test test-full bench instructions shootout mutants fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-mutants setup-fuzz

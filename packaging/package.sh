@@ -1,5 +1,6 @@
 #!/bin/bash
-# package.sh BINARY FOLDER: makes a Debian package of a built binary in the folder, and prints its name.
+# package.sh BINARY FOLDER: makes a Debian package of a built binary in the folder, with its symbols in a file beside it, and
+# prints the name of the package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +14,7 @@ trap 'rm -rf "$root"' EXIT
 chmod 755 "$root"
 
 install -D -m 755 "$binary" "$root/usr/bin/veche"
-strip "$root/usr/bin/veche"
+packaging/strip.sh "$root/usr/bin/veche" "$out/veche_${version}_$architecture.debug"
 install -D -m 644 packaging/systemd/veche.service "$root/lib/systemd/system/veche.service"
 install -D -m 644 packaging/veche.toml "$root/etc/veche/veche.toml"
 

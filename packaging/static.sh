@@ -14,7 +14,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 binary=$out/veche-$version-$(uname -m)-static
 mkdir -p "$out"
 install -m 755 "${CARGO_TARGET_DIR:-target}/$target/release/veche" "$binary"
-strip "$binary"
+packaging/strip.sh "$binary" "$binary.debug"
 # It would say "not a dynamic executable" and fail for one that is static.
 if readelf --program-headers "$binary" | grep -q INTERP; then
   echo "$binary asks for a dynamic linker" >&2

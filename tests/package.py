@@ -61,6 +61,11 @@ def check_contents(package, tree):
     assert all(owner == "root/root" for _, owner in listed.values()), "all belongs to root"
     assert listed["./usr/bin/veche"][0] == "-rwxr-xr-x", listed["./usr/bin/veche"]
     ok("the package has all parts, and they belong to root")
+    program, symbols = tree / "usr/bin/veche", pathlib.Path(package).with_suffix(".debug")
+    assert ".symtab" not in run("readelf", "-SW", program), "the binary is stripped"
+    assert symbols.name in run("readelf", "--string-dump=.gnu_debuglink", program), "it names the file of its symbols"
+    assert "server::start" in run("nm", "--demangle", symbols), "the symbols are there"
+    ok("the binary is stripped, and its symbols are beside the package")
     fields = run("dpkg-deb", "-f", package)
     version = re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
     assert f"Version: {version}\n" in fields and "@" not in fields.replace("maintainers@", ""), fields
