@@ -308,3 +308,15 @@ fn recovery_of_the_latest_publication() {
         (true, true, vec![1, 2, 3])
     );
 }
+
+#[test]
+fn pages_are_equal_where_their_publications_are() {
+    let mut node = Node::alone();
+    for text in ["a", "b"] {
+        node.put(text, "kept:1");
+    }
+    let page = node.page("kept:1");
+    assert_eq!(page, node.page("kept:1"));
+    node.put("c", "kept:1");
+    assert_ne!(page, node.page("kept:1"));
+}

@@ -1,6 +1,10 @@
 //! A hub with a log: how much may wait for it, and when a batch is due.
 
-use veche_hub::{Answer, Append, NoCredit, Outcome, PublishOptions, Question};
+use std::sync::Arc;
+
+use veche_hub::{
+    Answer, Append, Namespaces, NoCredit, Outcome, PublishOptions, Question, Wildcards,
+};
 
 use crate::node::{Node, START_MS, TTL_MS};
 
@@ -40,6 +44,24 @@ fn unkept_publications_count_against_the_log_only_while_waiting() {
     }
     let refused = node.publish_with(&large, "kept:1", passing());
     assert_eq!(refused, Err(NoCredit));
+}
+
+/// The channel keeps no history any more while one of its publications still waits for the log: the next one does not
+/// overtake it.
+#[test]
+fn a_channel_that_stops_keeping_history_keeps_the_order() {
+    let mut node = Node::logged();
+    node.subscribe(0, "kept:1");
+    node.texts();
+    assert_eq!(node.publish("first", "kept:1"), Ok(Outcome::Pending));
+    let without = Namespaces::with_wildcards(Wildcards::new(["news"]));
+    node.hub.set_history(Arc::new(without), usize::MAX);
+    assert_eq!(node.publish("second", "kept:1"), Err(NoCredit));
+    assert_eq!(node.texts(), [""; 0]);
+    node.write_log();
+    assert_eq!(node.texts(), ["first"]);
+    node.put("second", "kept:1");
+    assert_eq!(node.texts(), ["second"]);
 }
 
 #[test]
