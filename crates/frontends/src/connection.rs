@@ -53,7 +53,8 @@ pub struct Connection {
     blocked: Option<Block>,
     /// The peer will send no more.
     ended: bool,
-    /// A drain has come to a push line's connection that still had something to do.
+    /// It ends with what is under way: a push line's connection that a drain has come to, or one that has come since a drain
+    /// began.
     told_to_go: bool,
     /// It is one of its address's connections.
     is_counted: bool,
@@ -84,6 +85,7 @@ impl Connection {
                 Stage::Http(Box::new(http))
             }
         };
+        let is_late = shared.is_draining() && matches!(stage, Stage::Http(_));
         let mut connection = Self {
             stage,
             input: None,
@@ -91,7 +93,7 @@ impl Connection {
             peer,
             blocked: None,
             ended: false,
-            told_to_go: false,
+            told_to_go: is_late,
             is_counted: false,
             listener,
         };
@@ -426,7 +428,7 @@ impl Connection {
         if let Stage::Socket(socket) = &mut self.stage {
             socket.set_peer(self.peer);
         }
-        if shared.is_draining() && self.listener().is_some() {
+        if shared.is_draining() && self.listener().is_some() && !self.is_back_end() {
             // It was no session yet when the others were told.
             self.drain(id, shared);
         }
@@ -577,6 +579,16 @@ impl Connection {
     /// The listener that accepted it; `None` if it is ours to another server.
     pub fn listener(&self) -> Option<u16> {
         (self.listener != NO_LISTENER).then_some(self.listener)
+    }
+
+    /// Returns whether it is a back end that pushes: lines, or a WebSocket of the API.
+    #[must_use]
+    pub fn is_back_end(&self) -> bool {
+        match &self.stage {
+            Stage::Lines(_) => true,
+            Stage::Socket(socket) => socket.is_back_end(),
+            Stage::Http(_) | Stage::Dialing(_) | Stage::Ending => false,
+        }
     }
 
     fn work_on_input(&mut self, id: ConnectionId, shared: &mut Shared) {

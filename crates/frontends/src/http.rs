@@ -39,6 +39,9 @@ use call::Answering;
 use named::Naming;
 use parts::Parts;
 
+/// How long a connection that comes while the server goes away has for its request, in milliseconds.
+const HEADER_MS_IN_DRAIN: u64 = 1_000;
+
 /// The stage's state; boxed, since few connections stay in it.
 pub(crate) struct Http {
     scan: HeadScan,
@@ -335,7 +338,13 @@ impl Http {
         let limits = &shared.site.limits;
         let wait = match self.state {
             State::Head if self.requests > 0 && !self.scan.is_midway() => limits.idle_timeout_ms,
-            State::Head => limits.header_timeout_ms.min(limits.handshake_timeout_ms),
+            State::Head => {
+                let limit_ms = limits.header_timeout_ms.min(limits.handshake_timeout_ms);
+                match shared.is_draining() {
+                    true => limit_ms.min(HEADER_MS_IN_DRAIN),
+                    false => limit_ms,
+                }
+            }
             State::Body(_) => limits.body_timeout_ms,
             State::Registering(_) | State::Asking(..) | State::Naming(..) => {
                 limits.handshake_timeout_ms

@@ -448,6 +448,10 @@ impl Socket {
         }
     }
 
+    pub(crate) fn is_back_end(&self) -> bool {
+        matches!(self.session, Session::Backend(_))
+    }
+
     pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Never> {
         let backend = match &mut self.session {
             Session::Backend(backend) => backend,

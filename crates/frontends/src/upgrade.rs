@@ -96,11 +96,13 @@ pub(crate) fn judge<'a, 'b>(
         })?
         .ok_or_else(|| upgrade_required("this path speaks WebSocket"))?;
     if shared.is_draining() {
-        return Err(refused(
+        let mut refused = refused(
             Status::SERVICE_UNAVAILABLE,
             "going away",
             Handshake::Malformed,
-        ));
+        );
+        refused.refusal = refused.refusal.with("Retry-After", "1");
+        return Err(refused);
     }
     if !origin::admits(&route.origins, head, is_tls) {
         return Err(refused(

@@ -67,6 +67,8 @@ struct Rest<A: Host> {
     /// The site's listener of each of the driver's.
     listeners: Vec<u16>,
     accept_paused: bool,
+    /// Nothing is accepted any more: the process goes away.
+    accept_over: bool,
     /// What TLS has opened, between two events.
     plain: Vec<u8>,
     line: sealed::Line,
@@ -111,6 +113,7 @@ impl<D: Driver, A: Host> Worker<D, A> {
             common,
             listeners: Vec::new(),
             accept_paused: false,
+            accept_over: false,
             plain: Vec::new(),
             line: sealed::Line::default(),
             readings: Readings::default(),

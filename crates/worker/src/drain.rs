@@ -1,5 +1,6 @@
-//! A drain: applications stop first, then clients close one after the other over its time, then services stop, then the
-//! connections to other servers close. Where another process takes over, services stop at once.
+//! A drain: applications stop first, then clients close one after the other over its time, then services stop and back ends
+//! are told, then the connections to other servers close. Where another process takes over, services and back ends are told
+//! at once: what they publish is to reach the clients of that one.
 
 use veche_frontends::Parting;
 
@@ -24,6 +25,9 @@ pub(crate) struct Drain {
     services: ServicesStage,
     /// Services are told at the latest then.
     services_from_ms: u64,
+    /// Back ends are told at the latest then.
+    back_ends_from_ms: u64,
+    has_told_back_ends: bool,
     /// Connections to other servers are told after those of clients.
     has_told_servers: bool,
 }
@@ -79,6 +83,7 @@ impl<A: AppHost, T> Worker<A, T> {
         let clients = before.as_ref().map(|drain| drain.clients);
         let services = before.map_or(ServicesStage::Untold, |drain| drain.services);
         let ends_ms = began_ms + within_ms;
+        let servers_ms = ends_ms - within_ms / 20;
         if services == ServicesStage::Told {
             self.with_apps(|apps, shared| apps.stop_services(ends_ms, shared));
         }
@@ -90,7 +95,7 @@ impl<A: AppHost, T> Worker<A, T> {
             // The last fifth is for the closing handshakes.
             until_ms: began_ms + (within_ms - within_ms / 5),
             ends_ms,
-            servers_ms: ends_ms - within_ms / 20,
+            servers_ms,
             apps: match apps {
                 None | Some(AppsStage::Stopping) => AppsStage::Stopping,
                 Some(_) => AppsStage::StoppedHere,
@@ -104,6 +109,12 @@ impl<A: AppHost, T> Worker<A, T> {
                 // Those of the other process wait for their end.
                 Parting::Replaced => began_ms,
             },
+            back_ends_from_ms: match parting {
+                // What they send reaches the clients that are still there.
+                Parting::Stopping => servers_ms,
+                Parting::Replaced => began_ms,
+            },
+            has_told_back_ends: false,
             has_told_servers: false,
         });
     }
@@ -181,7 +192,28 @@ impl<A: AppHost, T> Worker<A, T> {
         for index in from..due {
             if let Some(id) = self.slab.id_at(index) {
                 self.with(id, |connection, shared| {
-                    if connection.listener().is_some() {
+                    if connection.listener().is_some() && !connection.is_back_end() {
+                        connection.drain(id, shared);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Tells back ends once no client of the process is left that they could reach, or the time has come.
+    pub(crate) fn drain_back_ends(&mut self) {
+        let now_ms = self.shared.now.mono_ms;
+        let Some(drain) = &mut self.drain else { return };
+        let is_due =
+            drain.clients == ClientsStage::GoneEverywhere || now_ms >= drain.back_ends_from_ms;
+        if drain.has_told_back_ends || !is_due {
+            return;
+        }
+        drain.has_told_back_ends = true;
+        for index in 0..self.slab.end() {
+            if let Some(id) = self.slab.id_at(index) {
+                self.with(id, |connection, shared| {
+                    if connection.is_back_end() {
                         connection.drain(id, shared);
                     }
                 });

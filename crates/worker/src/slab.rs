@@ -144,7 +144,7 @@ impl<T> Slab<T> {
     pub(crate) fn is_client(&self, index: u32) -> bool {
         let entry = self.entries.get(index as usize).and_then(Option::as_ref);
         entry.is_some_and(|Entry { connection, .. }| {
-            connection.listener().is_some() && !connection.is_over()
+            connection.listener().is_some() && !connection.is_back_end() && !connection.is_over()
         })
     }
 

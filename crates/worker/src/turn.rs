@@ -27,6 +27,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.take_channel_events();
         self.drain_clients();
         self.drain_services();
+        self.drain_back_ends();
         self.drain_servers();
         self.set_gauges();
         self.has_writes = true;

@@ -114,6 +114,8 @@ impl Connection {
     /// The server goes away: sessions are closed, what is idle ends, what is under way is answered and then ends.
     pub fn drain(&mut self, id: ConnectionId, shared: &mut Shared) {
         match &mut self.stage {
+            // It has come since, and ends with its answer.
+            Stage::Http(_) if self.told_to_go => {}
             Stage::Http(http) if http.is_idle() && self.input.is_none() => self.end(id, shared),
             // Events would go on for ever; whoever listens connects again.
             Stage::Http(http) if http.is_endless() => self.end(id, shared),

@@ -176,10 +176,29 @@ impl<A: Host> Rest<A> {
 
     /// At the cap browsers wait; the back end and the operator still get in, on the descriptors kept for them.
     pub(super) fn pause_accepting<D: Driver>(&mut self, driver: &mut D) {
-        self.accept_paused = true;
         self.worker.shared().stats.accepts_stalled.add(1);
+        self.pause_listeners(driver, |role| role == Role::Public);
+    }
+
+    /// Ends accepting in a drain: of back ends once no client is left that they could reach, of the others when nothing is left
+    /// that the process waits for.
+    fn end_accepting<D: Driver>(&mut self, driver: &mut D) {
+        if self.common.have_services_ended() {
+            self.accept_over = true;
+            self.pause_listeners(driver, |_| true);
+        } else {
+            self.pause_listeners(driver, |role| role == Role::Push);
+        }
+    }
+
+    pub(super) fn pause_listeners<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        is_meant: impl Fn(Role) -> bool,
+    ) {
+        self.accept_paused = true;
         for (index, &listener) in self.listeners.iter().enumerate() {
-            if self.role(listener) == Role::Public {
+            if is_meant(self.role(listener)) {
                 driver.pause_accept(ListenerId(index as u32));
             }
         }
@@ -187,8 +206,11 @@ impl<A: Host> Rest<A> {
 
     /// Pauses or resumes accepting as the process comes to its cap or below it.
     pub(super) fn settle_accepting<D: Driver>(&mut self, driver: &mut D) {
-        if self.worker.is_draining() {
+        if self.accept_over {
             return;
+        }
+        if self.worker.is_draining() && self.common.are_clients_gone() {
+            return self.end_accepting(driver);
         }
         if !self.accept_paused && self.common.is_at_cap() {
             self.pause_accepting(driver);

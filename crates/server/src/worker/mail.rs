@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use veche_frontends::site::Role;
 use veche_frontends::{Parting, Site};
 use veche_mailbox::{Class, Full};
-use veche_net::{Driver, ListenerId};
+use veche_net::Driver;
 use veche_worker::{Outgoing, WorkerMessage};
 
 use super::{Host, Rest};
@@ -56,15 +55,10 @@ impl<A: Host> Rest<A> {
 
     fn start_draining<D: Driver>(&mut self, driver: &mut D, within_ms: u64, parting: Parting) {
         self.worker.handle_drain(within_ms, parting);
-        self.accept_paused = true;
-        for (index, &listener) in self.listeners.iter().enumerate() {
-            let id = ListenerId(index as u32);
-            // Whoever watches over the server still gets answers: /health says that it goes. Unless another answers.
-            if self.role(listener) == Role::Internal && parting == Parting::Stopping {
-                driver.resume_accept(id);
-            } else {
-                driver.pause_accept(id);
-            }
+        // Connections that arrive while the server stops are answered: nobody else would take them from the queue.
+        if parting == Parting::Replaced {
+            self.accept_over = true;
+            self.pause_listeners(driver, |_| true);
         }
     }
 

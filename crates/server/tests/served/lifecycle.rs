@@ -133,6 +133,49 @@ fn told_to_stop_it_drains() {
     });
 }
 
+/// What comes while clients are told is answered, and not left in the kernel's queue until the process ends.
+#[test]
+fn whatever_comes_in_a_drain_is_answered() {
+    on_all(|setup| {
+        let limits = "drain_time = \"20s\"";
+        let options = Options {
+            limits,
+            ..Options::default()
+        };
+        let mut server = Server::with(setup, &options);
+        let mut clients: Vec<Socket> = (0..6)
+            .map(|user| Socket::open(server.public, &format!("/ws?user=u{user}")))
+            .collect();
+        server.signal(Signal::TERM);
+        until("the drain", || {
+            get(server.internal, "/health").status == 503
+        });
+        let mut late = Http::connect(server.public);
+        let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        let refused = late.request("GET", "/ws?user=late", upgrade, b"");
+        let refused = refused.expect("an answer");
+        assert_eq!(refused.status, 503);
+        assert_eq!(refused.header("retry-after"), Some("1"));
+        let page = get(server.public, "/");
+        assert_eq!(
+            (page.status, page.header("connection")),
+            (200, Some("close"))
+        );
+        // A back end that comes now still reaches who is there.
+        let mut lines = Lines::connect(server.push);
+        let left = (0..clients.len()).find(|user| {
+            let push = json!({"user": format!("u{user}"), "data": "last", "ack": true});
+            lines.ask(&push) == json!({"result": {"handed": 1}})
+        });
+        let left = left.expect("a client that was not told yet");
+        assert_eq!(clients[left].text(), "last");
+        drop(clients);
+        // Nothing is left to wait for, though the back end stays.
+        assert_eq!(server.exit_code(), Some(0));
+    });
+}
+
 /// What is under way when the drain begins is answered.
 #[test]
 fn a_drain_lets_requests_finish() {

@@ -18,7 +18,7 @@ use veche_worker::{
 };
 
 use app::{APP, Numbers};
-use world::{Options, PUBLIC};
+use world::{Options, PUBLIC, PUSH};
 
 const BEGAN_MS: u64 = 1_000_000;
 const WRITE_TIMEOUT_MS: u64 = 30_000;
@@ -61,9 +61,17 @@ fn id(index: u32, generation: u32) -> ConnectionId {
 }
 
 fn accept(worker: &mut Worker<Numbers, &'static str>, index: u32) -> ConnectionId {
+    accept_on(PUBLIC, worker, index)
+}
+
+fn accept_on(
+    listener: u16,
+    worker: &mut Worker<Numbers, &'static str>,
+    index: u32,
+) -> ConnectionId {
     let id = id(index, 1);
     let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    worker.handle_accepted(id, PUBLIC, peer, "beside it");
+    worker.handle_accepted(id, listener, peer, "beside it");
     id
 }
 
@@ -372,6 +380,48 @@ fn a_drain_tells_everybody_when_its_time_is_over() {
     assert_eq!(told(&mut worker, 9_000), (vec![until_ms], false));
     assert_eq!(told(&mut worker, 9_499), (vec![until_ms], false));
     assert_eq!(told(&mut worker, 9_500), (vec![until_ms], true));
+}
+
+/// What a back end sends reaches the clients that are still there, but of another process's clients none.
+#[test]
+fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
+    for (parting, at_once, with_the_clients, at_the_end) in [
+        (Parting::Stopping, vec![], vec![1], vec![0]),
+        (Parting::Replaced, vec![0], vec![1], vec![]),
+    ] {
+        let mut worker = worker();
+        accept_on(PUSH, &mut worker, 0);
+        accept(&mut worker, 1);
+        worker.handle_drain(10_000, parting);
+        let mut told = |ms: u64| -> Vec<u32> {
+            set_ms(&mut worker, BEGAN_MS + ms);
+            let (writes, _) = turn(&mut worker);
+            writes.iter().map(|write| write.id.index).collect()
+        };
+        assert_eq!(told(0), at_once, "{parting:?}");
+        assert_eq!(told(8_000), with_the_clients, "{parting:?}");
+        assert_eq!(told(9_499), Vec::<u32>::new(), "{parting:?}");
+        assert_eq!(told(9_500), at_the_end, "{parting:?}");
+    }
+    let mut worker = worker();
+    let client = accept(&mut worker, 0);
+    accept_on(PUSH, &mut worker, 1);
+    worker.with_apps(|apps, _| apps.has_stopped = true);
+    worker.handle_drain(10_000, Parting::Stopping);
+    worker.handle_apps_stopped();
+    turn(&mut worker);
+    worker.handle_closed(client, None);
+    worker.finish_turn();
+    let asked: Vec<Request> = std::iter::from_fn(|| worker.poll_request()).collect();
+    assert!(
+        asked
+            .iter()
+            .any(|request| matches!(request, Request::ClientsGone))
+    );
+    worker.handle_clients_gone();
+    let (writes, _) = turn(&mut worker);
+    let told: Vec<u32> = writes.iter().map(|write| write.id.index).collect();
+    assert_eq!(told, [1], "no client is left");
 }
 
 #[test]
