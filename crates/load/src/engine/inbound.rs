@@ -196,14 +196,16 @@ impl Engine<'_> {
                     match decoder.decode(rest, &mut self.codecs, &LIMITS) {
                         Ok((taken, None)) => Ok(taken),
                         Ok((taken, Some(Frame::Message { kind, data }))) => {
-                            let answer = self.net.heartbeat_answer(who, data);
                             let mut io = Io {
                                 driver,
                                 net: &mut self.net,
                             };
-                            match answer {
-                                Some(answer) => io.send(who, kind, &answer),
-                                None => self.load.message(&mut io, who, kind, data),
+                            if io.net.has_heartbeats
+                                && let Some(answer) = io.net.heartbeat_answer(who, data)
+                            {
+                                io.send(who, kind, &answer);
+                            } else {
+                                self.load.message(&mut io, who, kind, data);
                             }
                             Ok(taken)
                         }

@@ -99,6 +99,10 @@ impl<'l> Engine<'l> {
                 from_ns: u64::MAX,
                 until_ns: u64::MAX,
                 grace_until_ns: None,
+                has_heartbeats: plan
+                    .endpoints
+                    .iter()
+                    .any(|endpoint| !endpoint.heartbeats.is_empty()),
                 rng: fastrand::Rng::with_seed(plan.seed ^ (u64::from(share.index) << 32)),
                 clients,
                 who: Vec::new(),

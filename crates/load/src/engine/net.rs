@@ -35,6 +35,8 @@ pub(crate) struct Net {
     pub(crate) until_ns: u64,
     /// Until when an answer is in time; known with the first that comes after the measured time.
     pub(super) grace_until_ns: Option<u64>,
+    /// Whether there are messages that are answered here.
+    pub(super) has_heartbeats: bool,
     pub(crate) rng: fastrand::Rng,
     pub(crate) clients: Vec<Client>,
     /// By the transports' index.
@@ -106,7 +108,7 @@ impl Net {
     }
 
     /// Returns the answer to a message that is a heartbeat, and counts it.
-    #[inline]
+    #[cold]
     pub(super) fn heartbeat_answer(&mut self, who: u32, message: &[u8]) -> Option<Vec<u8>> {
         let endpoint = self.clients[who as usize].endpoint;
         let heartbeats = &self.plan.endpoints[endpoint as usize].heartbeats;
