@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use veche_frontends::AppId;
 use veche_frontends::hooks::Kinds;
 use veche_outbound::Outbound;
-use veche_script::{App, Code, Limits, Role, Snapshots, Vm, World};
+use veche_script::{App, Code, Effect, Effects, Level, Limits, Role, Snapshots, Vm, World};
 use veche_store::Store;
 
 use crate::config::{self, Config, Restart};
@@ -29,6 +29,18 @@ pub(crate) struct Volume {
     pub(crate) hears_events: bool,
     /// What it decides on for Centrifuge clients, for all that ask it.
     pub(crate) kinds: Arc<Kinds>,
+    /// What was warned of when its code was tried, such as functions that are never called.
+    warnings: Vec<String>,
+}
+
+/// The names of the applications on a shelf with what each was warned of.
+pub(crate) fn warnings(shelf: &Shelf) -> Vec<(String, String)> {
+    let volumes = shelf.iter().flatten();
+    let all = volumes.flat_map(|volume| {
+        let named = |text: &String| (volume.app.name.clone(), text.clone());
+        volume.warnings.iter().map(named)
+    });
+    all.collect()
 }
 
 /// The place of a service's instance, and when it begins again.
@@ -228,8 +240,9 @@ impl Library {
         };
         let store = Arc::clone(&self.store);
         let trial = Vm::new(&app, &code, &World::with_store(Arc::clone(&store)), 0);
-        trial.map_err(|error| failed(&error))?;
+        let mut trial = trial.map_err(|error| failed(&error))?;
         Ok(Volume {
+            warnings: warnings_of(&mut trial),
             app,
             code,
             files,
@@ -240,6 +253,22 @@ impl Library {
             kinds,
         })
     }
+}
+
+/// What a script was warned of while it was loaded.
+fn warnings_of(vm: &mut Vm) -> Vec<String> {
+    let mut effects = Effects::default();
+    vm.take_effects(&mut effects);
+    let (effects, _) = effects.drain();
+    let warnings = effects.filter_map(|effect| match effect {
+        Effect::Log {
+            level: Level::Warn,
+            text,
+            ..
+        } => Some(text),
+        _ => None,
+    });
+    warnings.collect()
 }
 
 /// Applications and instances of services of one configuration: each has a VM, and a number of 16 bits.
