@@ -2,7 +2,7 @@
 // A back end in PHP: a plain socket, no extension. Where no answer is needed, three lines do it:
 //
 //   $veche = stream_socket_client('tcp://127.0.0.1:1234');
-//   fwrite($veche, json_encode(['user' => 'tester01', 'message' => 'hello']) . "\n");
+//   fwrite($veche, json_encode(['user' => 'tester01', 'data' => 'hello']) . "\n");
 //   fclose($veche);
 //
 // This program asks for the answer too, and exits with 1 when Veche is not there or refuses:
@@ -24,7 +24,7 @@ function push(string $user, mixed $message): int
         throw new RuntimeException("Veche does not answer: $why");
     }
     stream_set_timeout($veche, 2);
-    fwrite($veche, json_encode(['user' => $user, 'message' => $message, 'ack' => true], JSON_THROW_ON_ERROR) . "\n");
+    fwrite($veche, json_encode(['user' => $user, 'data' => $message, 'ack' => true], JSON_THROW_ON_ERROR) . "\n");
     $answer = json_decode(fgets($veche) ?: 'null', true);
     fclose($veche);
 

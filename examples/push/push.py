@@ -29,7 +29,7 @@ def push_by_line(user, message):
     """One JSON object a line. With "ack" Veche answers with a line of its own."""
     host, port = PUSH.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as veche:
-        veche.sendall(json.dumps({"user": user, "message": message, "ack": True}).encode() + b"\n")
+        veche.sendall(json.dumps({"user": user, "data": message, "ack": True}).encode() + b"\n")
         return handed(json.loads(veche.makefile().readline() or "{}"))
 
 

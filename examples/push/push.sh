@@ -25,7 +25,7 @@ json() {
 
 by_line() {
     { exec 3<>"/dev/tcp/${push%:*}/${push##*:}"; } 2>/dev/null || return
-    printf '%s\n' "{\"user\":$(json "$1"),\"message\":$(json "$2"),\"ack\":true}" >&3
+    printf '%s\n' "{\"user\":$(json "$1"),\"data\":$(json "$2"),\"ack\":true}" >&3
     read -r -t 2 answer <&3
 }
 

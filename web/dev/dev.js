@@ -1,4 +1,4 @@
-// In pages under `veche dev`: shows what goes wrong in scripts, and loads the page anew when its files have changed.
+// In pages under `veche dev`: shows what goes wrong in scripts and what looks wrong, and loads the page anew when its files have changed.
 // The server adds this file to the HTML that it serves; `veche serve` never does.
 
 const RETRY_MS = 1000;
@@ -25,6 +25,7 @@ const STYLE = `
 
 const seen = new Set();
 let errors = [];
+let warnings = [];
 let refusal = null;
 let panel = null;
 
@@ -36,7 +37,7 @@ function make(name, text = "") {
 }
 
 function show() {
-  const all = refusal ? [refusal, ...errors] : errors;
+  const all = [...(refusal ? [refusal] : []), ...errors, ...warnings];
   panel?.remove();
   panel = null;
   if (all.length === 0) return;
@@ -50,7 +51,7 @@ function show() {
   const header = make("header");
   const close = make("button", "Close");
   close.addEventListener("click", dismiss);
-  header.append(make("h2", refusal ? "Not reloaded: the old code goes on" : "A script has failed"), close);
+  header.append(make("h2", heading()), close);
   section.append(header);
   for (const { title, text } of all) {
     const article = make("article");
@@ -61,8 +62,14 @@ function show() {
   document.documentElement.append(panel);
 }
 
+function heading() {
+  if (refusal) return "Not reloaded: the old code goes on";
+  return errors.length > 0 ? "A script has failed" : "Something in a script looks wrong";
+}
+
 function dismiss() {
   errors = [];
+  warnings = [];
   refusal = null;
   show();
 }
@@ -74,9 +81,12 @@ function hear(notice) {
   if (notice.kind === "reloaded") {
     // What failed was in code that is no more.
     errors = [];
+    warnings = [];
     refusal = null;
   } else if (notice.kind === "refused") {
     refusal = notice;
+  } else if (notice.kind === "warning") {
+    warnings = [...warnings, notice];
   } else {
     errors = [notice, ...errors].slice(0, SHOWN_MAX);
   }

@@ -420,7 +420,7 @@ impl Backend {
             return;
         };
         match (&mut exchange.content, answer) {
-            (Content::Published(_, targets), Answer::Published(published)) => {
+            (Content::Published(_, _, targets), Answer::Published(published)) => {
                 if let Some(place) = targets.get_mut(target) {
                     *place = published;
                 }
@@ -527,7 +527,8 @@ impl Backend {
             Outcome::Pending => (Published::default(), 1),
         };
         if answered {
-            self.owe(command.id, open, Content::Published(shape, vec![published]));
+            let content = Content::Published(shape, command.target.absence(), vec![published]);
+            self.owe(command.id, open, content);
         }
         Progress::Done
     }
@@ -564,7 +565,8 @@ impl Backend {
         let exchange = answered.then(|| self.next_number());
         if answered {
             let published = vec![Published::default(); targets.len()];
-            self.owe(command.id, 1, Content::Published(shape, published));
+            let content = Content::Published(shape, command.target.absence(), published);
+            self.owe(command.id, 1, content);
         }
         shared.stats.pushes.add(1);
         self.unfinished = Some(Job {
@@ -601,7 +603,7 @@ impl Backend {
                 Ok(outcome) => {
                     if let Some(exchange) = job.exchange.and_then(|number| self.exchange(number)) {
                         match (outcome, &mut exchange.content) {
-                            (Outcome::Done(published), Content::Published(_, targets)) => {
+                            (Outcome::Done(published), Content::Published(_, _, targets)) => {
                                 targets[job.next] = published;
                             }
                             _ => exchange.open += 1,

@@ -123,6 +123,15 @@ impl Target<'_> {
             Self::Users(names) | Self::Channels(names) => names.len() as u64,
         }
     }
+
+    /// Says that a publication to users reached no connection. Channels without subscribers are nothing unusual.
+    pub(crate) fn absence(&self) -> Option<&'static str> {
+        match self {
+            Self::User(_) => Some("the user has no connection"),
+            Self::Users(_) => Some("none of the users has a connection"),
+            Self::Channel(_) | Self::Channels(_) => None,
+        }
+    }
 }
 
 /// One thing asked for.

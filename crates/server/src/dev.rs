@@ -1,4 +1,4 @@
-//! What `veche dev` tells the pages: errors of scripts, reloads that were refused, files that have changed.
+//! What `veche dev` tells the pages: errors of scripts, what the scripts that run were warned of, reloads that were refused, files that have changed.
 //!
 //! Notices lie here for a few seconds, and worker 0 publishes them again and again meanwhile: a page that has just been
 //! loaded hears of what its loading has caused. The script that shows them, each once, is `web/dev/dev.js`, which
@@ -53,6 +53,8 @@ struct Board {
     recent: VecDeque<(Instant, String)>,
     /// The last reload was refused.
     refused: Option<String>,
+    /// What should be looked at in the code that runs; until the next reload.
+    warnings: Vec<String>,
     /// Of the files that are served.
     fingerprint: u64,
 }
@@ -68,6 +70,17 @@ impl Dev {
             run,
             board: Mutex::new(board),
         }
+    }
+
+    /// These applications run from now on, each with what it was warned of.
+    pub(crate) fn runs(&self, warnings: &[(String, String)]) {
+        let mut board = self.board.lock();
+        let notices = warnings
+            .iter()
+            .take(NOTICES_MAX)
+            .map(|(app, text)| self.notice(&mut board, "warning", app, text))
+            .collect();
+        board.warnings = notices;
     }
 
     /// A script has failed.
@@ -101,7 +114,8 @@ impl Dev {
         let now = now();
         board.recent.retain(|(at, _)| now - *at < KEPT);
         let recent = board.recent.iter().map(|(_, notice)| notice);
-        recent.chain(&board.refused).cloned().collect()
+        let standing = board.refused.iter().chain(&board.warnings);
+        recent.chain(standing).cloned().collect()
     }
 
     fn keep(&self, board: &mut Board, kind: &str, title: &str, text: &str) {

@@ -20,6 +20,7 @@ mod blocks;
 mod cli;
 #[cfg(test)]
 mod codes;
+mod colours;
 mod common;
 mod config;
 mod descriptors;

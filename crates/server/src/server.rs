@@ -14,7 +14,7 @@ use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::Driver;
 
 use crate::access_log::Access;
-use crate::apps::{Here, Library, Wake};
+use crate::apps::{self, Here, Library, Wake};
 use crate::back_end::{BackEnd, Sockets};
 use crate::blocks::Blocks;
 use crate::common::Common;
@@ -90,7 +90,11 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         random_uid()?,
     );
     let dev = match start.dev {
-        true => Some(Arc::new(Dev::new(random_uid()?, &config))),
+        true => {
+            let dev = Dev::new(random_uid()?, &config);
+            dev.runs(&apps::warnings(&shelf));
+            Some(Arc::new(dev))
+        }
         false => None,
     };
     let report = Arc::new(report.with_dev(dev.clone()));
@@ -302,6 +306,7 @@ impl ServerControl for Server {
         self.tell(|| Letter::Doors(Arc::clone(&doors)));
         if let Some(dev) = &self.dev {
             dev.reloaded(&config);
+            dev.runs(&apps::warnings(&shelf));
         }
         Ok(())
     }

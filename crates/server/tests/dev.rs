@@ -23,6 +23,22 @@ struct Dev {
 impl Dev {
     /// `dev` or `serve`.
     fn start(command: &str, name: &str) -> Self {
+        let mut veche = Command::new(env!("CARGO_BIN_EXE_veche"));
+        veche.args([command, "-c", "veche.toml"]);
+        Self::spawn(name, veche)
+    }
+
+    /// `dev` on a terminal, which util-linux's `script` makes; in this time zone.
+    fn start_on_terminal(name: &str, time_zone: &str) -> Self {
+        let mut script = Command::new("script");
+        let line = concat!(env!("CARGO_BIN_EXE_veche"), " dev");
+        script.args(["-qefc", line, "/dev/null"]);
+        script.env("TZ", time_zone).env_remove("NO_COLOR");
+        Self::spawn(name, script)
+    }
+
+    /// The command in a folder with an application.
+    fn spawn(name: &str, mut command: Command) -> Self {
         let folder = std::env::temp_dir().join(format!("veche-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join("lib")).expect("a folder");
         fs::create_dir_all(folder.join("site")).expect("a folder");
@@ -51,8 +67,7 @@ impl Dev {
         )
         .expect("written");
         let log = fs::File::create(folder.join("log")).expect("a file");
-        let child = Command::new(env!("CARGO_BIN_EXE_veche"))
-            .args([command, "-c", "veche.toml"])
+        let child = command
             .current_dir(&folder)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file"))
@@ -124,6 +139,74 @@ fn notice(socket: &mut Socket, kind: &str) -> Value {
             return notice;
         }
     }
+}
+
+#[test]
+fn pages_show_what_looks_wrong() {
+    let dev = Dev::start("dev", "dev-warnings");
+    dev.until("the start", || dev.says().as_deref() == Some("one"));
+    let app = |key: &str| {
+        let text =
+            format!("return {{ {key} = function() end, request = function() return '{key}' end }}");
+        fs::write(dev.folder.join("app.lua"), text).expect("written");
+        dev.until("the new code", || dev.says().as_deref() == Some(key));
+    };
+    app("mesage");
+    // However late a page comes, it hears of it.
+    thread::sleep(Duration::from_secs(4));
+    let warning = notice(&mut dev.listen(), "warning");
+    let text = warning["text"].as_str().expect("text");
+    assert!(text.contains("app.mesage is never called"), "{text}");
+    assert!(dev.get("/_veche/dev.js").text().contains("\"warning\""));
+    app("message");
+    let mut page = dev.listen();
+    fs::write(dev.folder.join("app.lua"), "return { opne = print }").expect("written");
+    let warning = notice(&mut page, "warning");
+    let text = warning["text"].as_str().expect("text");
+    assert!(text.contains("app.opne is never called"), "{text}");
+}
+
+#[test]
+fn the_log_is_short_and_says_what_to_open() {
+    let dev = Dev::start("dev", "dev-log");
+    dev.until("the start", || dev.says().as_deref() == Some("one"));
+    let open = format!("INFO  open http://{}/\n", dev.address);
+    dev.until("the address", || dev.log().contains(&open));
+    let log = dev.log();
+    assert_eq!(log.lines().count(), 1, "{log}");
+    let time = log.split(' ').next().expect("a word");
+    let is_time = time.len() == 8 && time.split(':').all(|part| part.parse::<u8>().is_ok());
+    assert!(is_time, "{log}");
+    assert!(!log.contains('\x1b'), "no terminal: {log}");
+    // The operator's is as it was.
+    let serve = Dev::start("serve", "dev-log-serve");
+    serve.until("the start", || serve.says().as_deref() == Some("one"));
+    serve.until("its log", || {
+        serve.log().contains("veche::server: workers are up")
+    });
+}
+
+/// The zone is half an hour off, so minutes tell it from UTC.
+#[test]
+fn the_log_is_in_local_time_and_in_colours() {
+    let dev = Dev::start_on_terminal("dev-terminal", "<+0530>-05:30");
+    dev.until("the address", || dev.log().contains("open http://"));
+    let text = dev.log();
+    let line = text.lines().find(|line| line.contains("open http://"));
+    let line = line.expect("the line");
+    let rest = line.strip_prefix("\x1b[2m").expect("a dimmed time");
+    assert!(rest.contains("\x1b[32m INFO \x1b[0m"), "{line}");
+    let utc = Command::new("date")
+        .arg("-u")
+        .arg("+%M")
+        .output()
+        .expect("date");
+    let minute: i64 = String::from_utf8_lossy(&utc.stdout)
+        .trim()
+        .parse()
+        .expect("a minute");
+    let logged: i64 = rest[3..5].parse().expect("a minute");
+    assert!((minute + 30 - logged).rem_euclid(60) < 10, "{line}");
 }
 
 #[test]
@@ -232,7 +315,7 @@ fn an_interrupt_ends_it_though_a_page_is_open() {
     assert!(dev.child.wait().expect("a status").success());
     // Not within `drain_time`, which the client that answers no close frame would take.
     let log = dev.log();
-    assert!(log.contains("draining within=0ns"), "{log}");
+    assert!(log.contains("cut off"), "{log}");
 }
 
 #[test]

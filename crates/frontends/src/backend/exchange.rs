@@ -49,8 +49,8 @@ pub(crate) struct Exchange {
 /// What has become of it so far.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// By target.
-    Published(Shape, Vec<Published>),
+    /// By target; beside the shape, what is noted where no connection was reached.
+    Published(Shape, Option<&'static str>, Vec<Published>),
     /// So many connections.
     Disconnected(u32),
     Instructed,
@@ -133,15 +133,19 @@ impl Exchange {
     fn write_content(&self, text: &mut String, key: &str) {
         match &self.content {
             Content::Refused(code, error) => write_error(text, *code, error),
-            Content::Published(Shape::Sum, targets) => {
+            Content::Published(Shape::Sum, absence, targets) => {
                 let handed: u64 = targets.iter().map(|one| u64::from(one.handed)).sum();
                 let _ = write!(text, "\"{key}\":{{\"handed\":{handed}");
                 if let [only] = targets[..] {
                     write_outcome(text, &only);
                 }
+                let was_skipped = targets.iter().any(|one| one.is_skipped);
+                if let Some(absence) = absence.filter(|_| handed == 0 && !was_skipped) {
+                    let _ = write!(text, ",\"note\":\"{absence}\"");
+                }
                 text.push('}');
             }
-            Content::Published(Shape::Each, targets) => {
+            Content::Published(Shape::Each, _, targets) => {
                 let _ = write!(text, "\"{key}\":{{\"responses\":[");
                 for (index, one) in targets.iter().enumerate() {
                     let comma = if index == 0 { "" } else { "," };

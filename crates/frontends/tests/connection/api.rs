@@ -27,7 +27,7 @@ fn results_are_as_documented() {
         (
             "/api/push",
             r#"{"user":"nobody","message":{}}"#,
-            r#"{"result":{"handed":0}}"#,
+            r#"{"result":{"handed":0,"note":"the user has no connection"}}"#,
         ),
         (
             "/api/push",
@@ -219,7 +219,10 @@ fn the_apis_socket_answers_in_order_by_id() {
     ];
     let mut answers = texts(&world.ask(caller, frames.concat()));
     assert_eq!(answers.remove(0), r#"{"id":1,"result":{"handed":1}}"#);
-    assert_eq!(answers.remove(0), r#"{"id":"two","result":{"handed":0}}"#);
+    assert_eq!(
+        answers.remove(0),
+        r#"{"id":"two","result":{"handed":0,"note":"the user has no connection"}}"#
+    );
     assert!(
         answers
             .remove(0)

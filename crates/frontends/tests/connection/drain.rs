@@ -112,6 +112,9 @@ fn a_back_end_gets_the_answers_that_it_is_owed() {
     world.drain();
     world.settle();
     let answer = String::from_utf8(world.take(lines)).expect("JSON");
-    assert_eq!(answer, "{\"result\":{\"handed\":0}}\n");
+    assert_eq!(
+        answer,
+        "{\"result\":{\"handed\":0,\"note\":\"the user has no connection\"}}\n"
+    );
     assert!(!world.is_open(lines));
 }

@@ -216,7 +216,7 @@ fn pipelined_requests_are_answered_in_order_also_when_one_waits_for_another_work
     world.settle();
     let rest = responses(&world.take(peer));
     let bodies: Vec<&str> = rest.iter().map(|response| response.body.as_str()).collect();
-    let pushed = r#"{"result":{"handed":0}}"#;
+    let pushed = r#"{"result":{"handed":0,"note":"the user has no connection"}}"#;
     assert_eq!(bodies, [pushed, "# EOF\n", pushed, "nothing here\n"]);
     assert!(world.is_open(peer));
 }
@@ -245,7 +245,10 @@ fn whoever_expects_it_is_told_to_go_on() {
         "POST /api/push HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 21\r\n\r\n";
     assert_eq!(world.ask(peer, head), b"HTTP/1.1 100 Continue\r\n\r\n");
     let answer = world.ask(peer, r#"{"user":"a","data":1}"#);
-    assert_eq!(responses(&answer)[0].body, r#"{"result":{"handed":0}}"#);
+    assert_eq!(
+        responses(&answer)[0].body,
+        r#"{"result":{"handed":0,"note":"the user has no connection"}}"#
+    );
 
     // Whose body is of no interest is told so at once, and that nothing else will be heard.
     let head =
@@ -319,7 +322,10 @@ fn bodies_come_sized_and_in_chunks() {
         world.send_split(peer, whole.as_bytes(), |_| step);
         world.settle();
         let answer = world.take(peer);
-        assert_eq!(responses(&answer)[0].body, r#"{"result":{"handed":0}}"#);
+        assert_eq!(
+            responses(&answer)[0].body,
+            r#"{"result":{"handed":0,"note":"the user has no connection"}}"#
+        );
         assert_eq!(statuses(&answer), [200, 200]);
     }
     // What comes without an announced end is cut off by the limit.

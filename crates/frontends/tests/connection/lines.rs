@@ -89,7 +89,10 @@ fn acks_come_in_the_order_of_asking_across_workers() {
     );
     let answers = lines(world.ask(back_end, input));
     assert_eq!(answers.len(), 5, "{answers:?}");
-    assert_eq!(answers[0], r#"{"result":{"handed":0}}"#);
+    assert_eq!(
+        answers[0],
+        r#"{"result":{"handed":0,"note":"the user has no connection"}}"#
+    );
     assert_eq!(answers[1], r#"{"result":{"handed":2}}"#);
     assert_error(&answers[2], 3, "expected a JSON object");
     assert_eq!(answers[3], r#"{"id":"x","result":{"handed":3}}"#);
@@ -236,8 +239,14 @@ fn what_was_asked_before_the_fault_is_answered_before_the_end() {
     world.settle();
     let answers = lines(world.take(back_end));
     assert_eq!(answers.len(), 3, "{answers:?}");
-    assert_eq!(answers[0], r#"{"id":1,"result":{"handed":0}}"#);
-    assert_eq!(answers[1], r#"{"id":2,"result":{"handed":0}}"#);
+    assert_eq!(
+        answers[0],
+        r#"{"id":1,"result":{"handed":0,"note":"the user has no connection"}}"#
+    );
+    assert_eq!(
+        answers[1],
+        r#"{"id":2,"result":{"handed":0,"note":"the user has no connection"}}"#
+    );
     assert_error(&answers[2], 3, "longer than 4096 bytes");
     assert!(!world.is_open(back_end));
 }
@@ -297,7 +306,7 @@ fn more_acks_than_may_be_open_are_all_answered() {
         for _ in 0..3 {
             let answers = lines(world.ask(back_end, &lines_sent));
             let expected: Vec<String> = (0..5000)
-                .map(|n| format!("{{\"id\":{n},\"result\":{{\"handed\":0}}}}"))
+                .map(|n| format!("{{\"id\":{n},\"result\":{{\"handed\":0,\"note\":\"the user has no connection\"}}}}"))
                 .collect();
             assert!(answers == expected, "{} answers", answers.len());
         }

@@ -7,7 +7,9 @@ use parking_lot::Mutex;
 use veche_frontends::AppId;
 use veche_frontends::hooks::Kinds;
 use veche_outbound::Outbound;
-use veche_script::{App, Code, Limits, LoadError, LoadRun, Role, Snapshots, Vm, World};
+use veche_script::{
+    App, Code, Effect, Effects, Level, Limits, LoadError, LoadRun, Role, Snapshots, Vm, World,
+};
 use veche_store::Store;
 
 use crate::config::{self, Config, Restart};
@@ -31,6 +33,18 @@ pub(crate) struct Volume {
     pub(crate) kinds: Arc<Kinds>,
     /// It plays users of this run.
     load_run: Option<Arc<dyn LoadRun>>,
+    /// What was warned of when its code was tried, such as functions that are never called.
+    warnings: Vec<String>,
+}
+
+/// The names of the applications on a shelf with what each was warned of.
+pub(crate) fn warnings(shelf: &Shelf) -> Vec<(String, String)> {
+    let volumes = shelf.iter().flatten();
+    let all = volumes.flat_map(|volume| {
+        let named = |text: &String| (volume.app.name.clone(), text.clone());
+        volume.warnings.iter().map(named)
+    });
+    all.collect()
 }
 
 /// The place of a service's instance, and when it begins again.
@@ -252,7 +266,8 @@ impl Library {
             Role::Service { .. } => Arc::default(),
         };
         let store = Arc::clone(&self.store);
-        let volume = Volume {
+        let mut volume = Volume {
+            warnings: Vec::new(),
             app,
             code,
             files,
@@ -264,9 +279,26 @@ impl Library {
             load_run: self.load_run.clone(),
         };
         let trial = volume.vm(&World::with_store(Arc::clone(&volume.store)), 0);
-        trial.map_err(|error| failed(&error))?;
+        let mut trial = trial.map_err(|error| failed(&error))?;
+        volume.warnings = warnings_of(&mut trial);
         Ok(volume)
     }
+}
+
+/// What a script was warned of while it was loaded.
+fn warnings_of(vm: &mut Vm) -> Vec<String> {
+    let mut effects = Effects::default();
+    vm.take_effects(&mut effects);
+    let (effects, _) = effects.drain();
+    let warnings = effects.filter_map(|effect| match effect {
+        Effect::Log {
+            level: Level::Warn,
+            text,
+            ..
+        } => Some(text),
+        _ => None,
+    });
+    warnings.collect()
 }
 
 /// Applications and instances of services of one configuration: each has a VM, and a number of 16 bits.

@@ -28,4 +28,4 @@ pub(crate) use dial::{Asked, Outgoing};
 pub(crate) use far::AppMail;
 pub(crate) use here::{Here, Wake};
 pub(crate) use journal::{Entry, Journal};
-pub(crate) use library::{Library, Shelf, seeded};
+pub(crate) use library::{Library, Shelf, seeded, warnings};

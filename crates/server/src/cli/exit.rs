@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use crate::colours::Colours;
 use crate::config::Report;
 
 /// The exit codes, which scripts rely on.
@@ -99,7 +100,7 @@ impl Failure {
     pub(super) fn problems(exit: Exit, report: &Report) -> Self {
         Self {
             is_list: true,
-            ..Self::new(exit, report.to_string())
+            ..Self::new(exit, report.explained(Colours::of(&io::stderr())))
         }
     }
 

@@ -12,12 +12,12 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use crate::apps::Library;
 use crate::config;
 use crate::process::signals::Signals;
 use crate::supervisor::{self, Ended};
 
 mod bench;
+mod check;
 mod control;
 mod dev;
 mod dump;
@@ -66,7 +66,7 @@ enum Command {
     /// Run the tests of the applications: each *_test.lua, with fake clients and a clock of their own
     Test(test::TestArgs),
     /// Read the configuration and load the scripts; report every problem, without starting anything
-    Check,
+    Check(check::CheckArgs),
     /// Print every value that counts and where it came from
     Config,
     /// Push a message to users or into a channel, through the push listener
@@ -242,27 +242,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             serve(file, true)
         }
         Command::Test(args) => test::run(&file, args),
-        Command::Check => {
-            let config = config::load(&file)?;
-            if let Err(error) = Library::default().shelve(&config) {
-                return Err(Failure::new(Exit::Config, error));
-            }
-            for warning in &config.warnings {
-                eprintln!("{warning} (warning)");
-            }
-            let count = |number: usize, word: &str| {
-                format!("{number} {word}{}", if number == 1 { "" } else { "s" })
-            };
-            let mut counts = vec![
-                count(config.listeners.len(), "listener"),
-                count(config.routes.len(), "route"),
-            ];
-            if !config.services.is_empty() {
-                counts.push(count(config.services.len(), "service"));
-            }
-            let (file, counts) = (config::shown(&file), counts.join(", "));
-            exit::print_line(format_args!("{file}: ok ({counts})"))
-        }
+        Command::Check(args) => check::run(&file, &args),
         Command::Config => {
             let config = config::load(&file)?;
             exit::print(format_args!("{}", config.effective))

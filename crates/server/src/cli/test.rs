@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::duration;
 use super::exit::{Exit, Failure, print};
+use crate::colours::Colours;
 use crate::config::{self, plain};
 use crate::process::now;
 use crate::server::WORKER_STACK_BYTES;
@@ -66,8 +67,7 @@ fn go_through(config: &config::Config, plan: &Plan, junit: Option<&Path>) -> Res
     let is_terminal = io::stdout().is_terminal();
     let report = Report {
         style: Style {
-            has_colours: is_terminal
-                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            colours: Colours::of(&io::stdout()),
             has_times: is_terminal,
         },
         has_many_seeds: plan.runs > 1,

@@ -13,6 +13,7 @@ use veche_frontends::rate::Rate;
 use super::acme::Acme;
 use super::directives::Section;
 use super::effective::Effective;
+use super::excerpt;
 use super::identity::KeySource;
 use super::names::parse_network;
 use super::raw::{self, Table};
@@ -161,10 +162,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         ..
     } = checker;
     if !problems.is_empty() {
-        return Err(Report {
-            problems: problems.into_sorted(),
-            unreadable: false,
-        });
+        return Err(report(problems, text));
     }
     warnings.sort_by_key(|warning| warning.place);
     let config = Config {
@@ -207,12 +205,19 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         problems.add(at, why);
     }
     if !problems.is_empty() {
-        return Err(Report {
-            problems: problems.into_sorted(),
-            unreadable: false,
-        });
+        return Err(report(problems, text));
     }
     Ok(config)
+}
+
+/// The report of problems that `text` has.
+fn report(problems: Problems<'_>, text: &str) -> Report {
+    let mut problems = problems.into_sorted();
+    excerpt::explain(&mut problems, text);
+    Report {
+        problems,
+        unreadable: false,
+    }
 }
 
 /// The path of the control socket in `text`, whatever else is wrong with it.

@@ -15,6 +15,8 @@ mod acme;
 mod checked;
 mod directives;
 mod effective;
+mod example;
+mod excerpt;
 mod hooks;
 mod identity;
 mod names;
@@ -61,6 +63,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Report> {
             file: path.to_owned(),
             place: None,
             message: unreadable(&error),
+            excerpt: None,
         };
         Report {
             problems: vec![problem],

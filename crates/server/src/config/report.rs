@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use veche_frontends::spelling::nearest;
 
+use super::excerpt::Excerpt;
+use crate::colours::{Colour, Colours};
+
 /// A place in the file; lines and columns (in characters) start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
@@ -23,16 +26,25 @@ pub(crate) struct Problem {
     pub(crate) place: Option<Place>,
     /// What was expected and what was found, on one line.
     pub(crate) message: String,
+    /// The line that it is about, of errors of a configuration.
+    pub(crate) excerpt: Option<Excerpt>,
 }
 
 impl fmt::Display for Problem {
     /// `veche.toml:12:1: message`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", shown(&self.file))?;
-        if let Some(Place { line, column }) = self.place {
-            write!(f, ":{line}:{column}")?;
+        write!(f, "{}: {}", self.location(), self.message)
+    }
+}
+
+impl Problem {
+    /// `veche.toml:12:1`
+    pub(super) fn location(&self) -> String {
+        let file = shown(&self.file);
+        match self.place {
+            Some(Place { line, column }) => format!("{file}:{line}:{column}"),
+            None => file.to_string(),
         }
-        write!(f, ": {}", self.message)
     }
 }
 
@@ -56,6 +68,15 @@ impl fmt::Display for Report {
 }
 
 impl std::error::Error for Report {}
+
+impl Report {
+    /// Every problem with its excerpt, without a newline after the last.
+    pub(crate) fn explained(&self, colours: Colours) -> String {
+        let all = self.problems.iter();
+        let all = all.map(|problem| problem.explained(Colour::Red, colours));
+        all.collect::<Vec<_>>().join("\n")
+    }
+}
 
 /// Collects problems by offset while a file is walked.
 pub(crate) struct Problems<'t> {
@@ -99,6 +120,7 @@ impl<'t> Problems<'t> {
             file: self.file.to_owned(),
             place,
             message,
+            excerpt: None,
         }
     }
 

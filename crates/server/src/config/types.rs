@@ -245,6 +245,19 @@ pub(crate) enum LogLevel {
 pub(crate) enum LogFormat {
     Text,
     Json,
+    /// For somebody who develops and reads it as it comes: short, in local time, in colours on a terminal.
+    Short,
+}
+
+impl Log {
+    /// The same as `veche dev` has it: short where it goes to the terminal and the file asks for nothing else.
+    pub(crate) fn for_dev(&self, is_dev: bool) -> Self {
+        let mut log = self.clone();
+        if is_dev && log.file.is_none() && log.format == LogFormat::Text {
+            log.format = LogFormat::Short;
+        }
+        log
+    }
 }
 
 /// `[[listen]]`: an address and who is expected there.

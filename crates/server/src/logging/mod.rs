@@ -8,6 +8,7 @@
 
 mod file;
 mod panics;
+mod short;
 mod sink;
 
 use std::io;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{self, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
@@ -55,9 +56,16 @@ pub(crate) struct Output(Box<dyn sink::Output>);
 /// Opens what `log` names, without using it yet; a new file is given to `owner`.
 pub(crate) fn open(log: &Log, owner: Option<Owner>) -> Result<Output, LogError> {
     let Some(path) = &log.file else {
-        return Ok(Output(Box::new(io::stderr())));
+        return Ok(standard_error(log.format));
     };
     open_file(path, log.rotation, owner)
+}
+
+fn standard_error(format: LogFormat) -> Output {
+    match format {
+        LogFormat::Short => Output(Box::new(short::Terminal::new())),
+        LogFormat::Text | LogFormat::Json => Output(Box::new(io::stderr())),
+    }
 }
 
 /// Opens a file for lines of some log, without using it yet; a new one is given to `owner`.
@@ -127,7 +135,7 @@ pub(crate) fn start_or_stderr(log: &Log, owner: Option<Owner>) -> Result<Logs, L
     match open(log, owner) {
         Ok(output) => start_with(log, output),
         Err(error) => {
-            let logs = start_with(log, Output(Box::new(io::stderr())))?;
+            let logs = start_with(log, standard_error(log.format))?;
             tracing::error!(%error, "logs go to standard error");
             Ok(logs)
         }
@@ -136,13 +144,15 @@ pub(crate) fn start_or_stderr(log: &Log, owner: Option<Owner>) -> Result<Logs, L
 
 fn start_with(log: &Log, output: Output) -> Result<Logs, LogError> {
     let sink = Arc::new(Sink::new(log.format == LogFormat::Json));
+    let is_short = log.format == LogFormat::Short;
     let (level_layer, level) = reload::Layer::new(filter(log.level));
     let lines = fmt::layer()
         .with_ansi(false)
-        .event_format(EitherFormat::new(&sink))
+        .event_format(AnyFormat::new(&sink, is_short))
         .with_writer(Lines(Arc::clone(&sink)));
     tracing_subscriber::registry()
         .with(level_layer)
+        .with(is_short.then(|| filter_fn(short::is_shown)))
         .with(lines)
         .try_init()
         .map_err(|_| LogError::Twice)?;
@@ -219,27 +229,30 @@ impl Drop for Logs {
 }
 
 /// Text or JSON, as the sink says at the moment.
-struct EitherFormat {
+struct AnyFormat {
     sink: Arc<Sink>,
+    /// Text is short.
+    is_short: bool,
     text: format::Format,
     json: format::Format<format::Json>,
 }
 
-impl EitherFormat {
-    fn new(sink: &Arc<Sink>) -> Self {
+impl AnyFormat {
+    fn new(sink: &Arc<Sink>, is_short: bool) -> Self {
         let json = format::json()
             .flatten_event(true)
             .with_current_span(false)
             .with_span_list(false);
         Self {
             sink: Arc::clone(sink),
+            is_short,
             text: format::format().with_ansi(false),
             json,
         }
     }
 }
 
-impl<S, N> FormatEvent<S, N> for EitherFormat
+impl<S, N> FormatEvent<S, N> for AnyFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -252,6 +265,8 @@ where
     ) -> std::fmt::Result {
         if self.sink.is_json() {
             self.json.format_event(context, writer, event)
+        } else if self.is_short {
+            short::format(context, writer, event)
         } else {
             self.text.format_event(context, writer, event)
         }

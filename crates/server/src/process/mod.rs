@@ -209,7 +209,8 @@ impl Prepared {
         let boot = veche_archive::boot_id();
         let confined = confine(&config)?;
         let gives_back = memory::give_back_when_idle();
-        let logs = logging::start(&config.server.log, None).map_err(|e| e.to_string())?;
+        let log = config.server.log.for_dev(start.dev);
+        let logs = logging::start(&log, None).map_err(|e| e.to_string())?;
         if let Err(error) = gives_back {
             warn!(error, "unused memory is given back late");
         }
@@ -423,9 +424,10 @@ impl Process {
             crate::config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
         let config = Arc::new(new.on_top_of(&self.started));
         // What may fail comes first, so that a refused config has changed nothing.
-        let output = logging::open(&config.server.log, None).map_err(|error| error.to_string())?;
+        let log = config.server.log.for_dev(self.dev);
+        let output = logging::open(&log, None).map_err(|error| error.to_string())?;
         control.reload(Arc::clone(&config))?;
-        self.logs.switch(&config.server.log, output);
+        self.logs.switch(&log, output);
         for port in self.confined.iter().flat_map(|it| it.out_of_reach(&config)) {
             warn!(
                 port,

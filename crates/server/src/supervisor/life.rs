@@ -1,5 +1,6 @@
 //! The server process's life as the supervisor sees it: started, heard, ready, dead, started again.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use super::revival::served;
 use super::server::{RESTORED_WAIT, SELF, Server};
 use super::watchdog::Watchdog;
 use super::{ServeError, Supervisor};
+use crate::config::Role;
 use crate::process::message::{Start, ToSupervisor, VERSION};
 use crate::process::now;
 
@@ -74,7 +76,7 @@ impl Supervisor {
                 };
                 server.is_ready = true;
                 server.ready_at = Some(now());
-                self.was_ready = true;
+                let is_first = !std::mem::replace(&mut self.was_ready, true);
                 self.notifier.ready();
                 let took = now() - server.started;
                 info!(
@@ -83,6 +85,9 @@ impl Supervisor {
                     "ready in {} ms",
                     took.as_millis()
                 );
+                if self.dev && is_first {
+                    self.say_where();
+                }
                 self.begin_watch();
             }
             ToSupervisor::Failed { error } => {
@@ -144,6 +149,27 @@ impl Supervisor {
         self.notifier
             .waits(&format!("the server process died: {how}"));
         Ok(())
+    }
+
+    /// Under `veche dev`: what to open in a browser.
+    fn say_where(&self) {
+        let listeners = self.current.config.listeners.iter();
+        for (listener, listening) in listeners.zip(&self.listening) {
+            if listener.role != Role::Public {
+                continue;
+            }
+            let scheme = if listener.tls.is_some() {
+                "https"
+            } else {
+                "http"
+            };
+            let mut address = listening.address;
+            // A browser of this machine reaches that too.
+            if address.ip().is_unspecified() {
+                address.set_ip(Ipv4Addr::LOCALHOST.into());
+            }
+            info!(target: "veche::dev", "open {scheme}://{address}/");
+        }
     }
 
     /// Kills a server process that took too long to get ready.

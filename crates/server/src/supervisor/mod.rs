@@ -119,7 +119,8 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
         account.own_cache(&config)?;
     }
     let owner = account.as_ref().map(Account::owner);
-    let logs = Signals::keep_from(|| logging::start(&config.server.log, owner))??;
+    let log = config.server.log.for_dev(dev);
+    let logs = Signals::keep_from(|| logging::start(&log, owner))??;
 
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %file.display(), "veche starts");
     log_raised(raised);
@@ -168,8 +169,8 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
     let account = Account::of(loaded.config.server.run_as.as_ref())?;
     // From here on nothing may end this: the server process that serves would go too.
     let owner = account.as_ref().map(Account::owner);
-    let log = &loaded.config.server.log;
-    let logs = Signals::keep_from(|| logging::start_or_stderr(log, owner))??;
+    let log = loaded.config.server.log.for_dev(dev);
+    let logs = Signals::keep_from(|| logging::start_or_stderr(&log, owner))??;
     let raised = descriptors::raise().unwrap_or_default();
     info!(
         from = program,

@@ -105,7 +105,8 @@ impl Supervisor {
         self.own_logs(&config)?;
         self.own_cache(&config)?;
         let owner = self.account.as_ref().map(Account::owner);
-        let output = logging::open(&config.server.log, owner).map_err(|error| error.to_string())?;
+        let log = config.server.log.for_dev(self.dev);
+        let output = logging::open(&log, owner).map_err(|error| error.to_string())?;
         let id = self.take_id();
         let loaded = Loaded {
             config,
@@ -165,7 +166,8 @@ impl Supervisor {
             client,
             ..
         } = pending;
-        self.logs.switch(&loaded.config.server.log, output);
+        let log = loaded.config.server.log.for_dev(self.dev);
+        self.logs.switch(&log, output);
         log_warnings(&loaded.config);
         let warnings: Vec<String> = loaded
             .config

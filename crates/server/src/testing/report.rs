@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::conduct::name_of;
 use super::{Failed, File, Outcome, Passed};
+use crate::colours::{Colour, Colours};
 
 /// Lines of a log that are shown: the last ones.
 const LOG_LINES_MAX: usize = 40;
@@ -14,16 +15,9 @@ const LOG_LINES_MAX: usize = 40;
 /// How it is shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Style {
-    pub(crate) has_colours: bool,
+    pub(crate) colours: Colours,
     /// Real times are told.
     pub(crate) has_times: bool,
-}
-
-#[derive(Clone, Copy)]
-enum Colour {
-    Red,
-    Green,
-    Dim,
 }
 
 /// See the module's text.
@@ -36,15 +30,7 @@ pub(crate) struct Report {
 
 impl Report {
     fn paint(&self, colour: Colour, text: &str) -> String {
-        if !self.style.has_colours {
-            return text.to_owned();
-        }
-        let code = match colour {
-            Colour::Red => 31,
-            Colour::Green => 32,
-            Colour::Dim => 2,
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        self.style.colours.paint(colour, text)
     }
 
     fn time(&self, took: Duration) -> String {

@@ -97,3 +97,58 @@ fn in_bench_c_is_connections_and_z_the_duration() {
     assert_eq!(report["settings"]["connections"], 3, "{err}");
     assert_eq!(report["settings"]["duration_s"], 0.01, "{report:#}");
 }
+
+/// What `veche check` of that text prints on a terminal of util-linux's `script`.
+#[test]
+fn errors_have_colours_on_a_terminal_alone() {
+    let folder = Folder::new("colours");
+    folder.write("[limits]\ndrain_time = 10\n");
+    let on_terminal = |no_color: &str| {
+        let mut command = std::process::Command::new("script");
+        let line = format!("{} check", env!("CARGO_BIN_EXE_veche"));
+        command.args(["-qec", &line, "/dev/null"]);
+        command.current_dir(&folder.0).env("NO_COLOR", no_color);
+        let (_, out, _) = seen(command.stdin(Stdio::null()).output().unwrap());
+        out
+    };
+    assert!(on_terminal("").contains("\x1b[31m             ^^\x1b[0m"));
+    assert!(!on_terminal("1").contains('\x1b'));
+    let (_, _, err) = folder.run(&["check"]);
+    assert!(!err.contains('\x1b') && err.contains("| drain_time = 10\n"));
+}
+
+#[test]
+fn an_editor_gets_problems_as_json() {
+    let folder = Folder::new("check-json");
+    let check = || {
+        let (code, out, err) = folder.run(&["check", "--json"]);
+        assert_eq!(err, "");
+        (code, serde_json::from_str::<Value>(&out).expect(&out))
+    };
+    folder.write(&format!("{GOOD}[limits]\ndrain_time = 10\nx = 1\n"));
+    let (code, found) = check();
+    assert_eq!((code, &found["ok"]), (1, &json!(false)));
+    let first = json!({
+        "severity": "error", "file": "veche.toml", "line": 11, "column": 14,
+        "message": found["problems"][0]["message"], "example": "drain_time = \"10s\"",
+    });
+    assert_eq!(found["problems"][0], first);
+    assert_eq!(found["problems"].as_array().unwrap().len(), 2);
+    folder.write(&GOOD.replace("127.0.0.1:8082", "0.0.0.0:8082"));
+    let (code, found) = check();
+    assert_eq!((code, &found["ok"]), (0, &json!(true)));
+    let warning = &found["problems"][0];
+    assert_eq!(
+        (&warning["severity"], &warning["line"]),
+        (&json!("warning"), &json!(4))
+    );
+    let route = "[[route]]\npath = \"/w\"\nhandler = \"lua\"\nscript = \"app.lua\"\n";
+    folder.write(&format!("{GOOD}{route}"));
+    std::fs::write(folder.0.join("app.lua"), "local app = {}\nlocal local\n").unwrap();
+    let (code, found) = check();
+    let problem = &found["problems"][0];
+    assert_eq!(
+        (code, &problem["file"], &problem["line"]),
+        (1, &json!("app.lua"), &json!(2))
+    );
+}

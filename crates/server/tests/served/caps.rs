@@ -81,7 +81,7 @@ fn one_address_has_its_share() {
         for lines in &mut back_ends {
             assert_eq!(
                 lines.ask(&json!({"user": "u", "data": 1, "ack": true})),
-                json!({"result": {"handed": 0}})
+                json!({"result": {"handed": 0, "note": "the user has no connection"}})
             );
         }
         let mut inside: Vec<Socket> = (0..5)

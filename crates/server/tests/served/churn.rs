@@ -64,7 +64,7 @@ fn churn_leaves_nothing_behind() {
         let mut lines = Lines::connect(server.push);
         until("the last of them to be gone", || {
             let answer = lines.ask(&json!({"user": "churn", "data": 0, "ack": true}));
-            answer == json!({"result": {"handed": 0}})
+            answer == json!({"result": {"handed": 0, "note": "the user has no connection"}})
         });
         let answer = lines.ask(&json!({"user": "staying", "data": 1, "ack": true}));
         assert_eq!(answer, json!({"result": {"handed": 1}}));

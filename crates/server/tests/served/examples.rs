@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::peer::{self, Peer};
-use crate::support::{Http, Lines, Seen, Server, Setup, Socket, get, on_all, setups, until};
+use crate::support::{Http, Lines, Seen, Server, Setup, Socket, USUAL, get, on_all, setups, until};
 
 fn example(setup: Setup, name: &str) -> Server {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -32,6 +33,46 @@ fn echo() {
         }
         socket.leave();
     });
+}
+
+/// What `veche new` makes, with its back ends as far as their languages are installed.
+#[test]
+fn templates_with_back_ends() {
+    for (template, program, to, handed) in [
+        ("push", "push", "tester01", 1),
+        ("centrifuge", "publish", "chat:lobby", 0),
+    ] {
+        let name = format!("veche-made-{template}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&folder);
+        let made = Command::new(env!("CARGO_BIN_EXE_veche"))
+            .args(["new", "--template", template])
+            .arg(&folder)
+            .output()
+            .expect("it runs");
+        assert!(made.status.success(), "{made:?}");
+        let server = Server::copy_of(USUAL, &folder);
+        page(&server, "Connecting…");
+        let mut tester = (template == "push")
+            .then(|| Socket::open(server.public, "/ws?user=tester01&channel=news"));
+        for (language, extension) in [("php", "php"), ("node", "mjs"), ("python3", "py")] {
+            let pushed = Command::new(language)
+                .arg(folder.join(format!("{program}.{extension}")))
+                .args([to, "hello"])
+                .env("VECHE_API", format!("http://{}/api", server.internal))
+                .output();
+            if language != "python3" && pushed.is_err() {
+                continue;
+            }
+            let pushed = pushed.expect("it runs");
+            let out = String::from_utf8_lossy(&pushed.stdout).into_owned();
+            assert_eq!(out, format!("handed to {handed}\n"), "{pushed:?}");
+            if let Some(tester) = &mut tester {
+                assert_eq!(tester.text(), "hello");
+            }
+        }
+        let _ = fs::remove_dir_all(&folder);
+    }
 }
 
 /// Somebody in a room of the chat.

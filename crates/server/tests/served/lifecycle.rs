@@ -201,7 +201,10 @@ fn a_drain_lets_requests_finish() {
         thread::sleep(Duration::from_millis(300));
         http.raw(body.as_bytes()).expect("taken");
         let response = http.response().expect("an answer");
-        assert_eq!(response.json(), json!({"result": {"handed": 0}}));
+        assert_eq!(
+            response.json(),
+            json!({"result": {"handed": 0, "note": "the user has no connection"}})
+        );
         assert_eq!(response.header("connection"), Some("close"));
         assert_eq!(server.exit_code(), Some(0));
     });

@@ -89,7 +89,7 @@ fn lines_reach_their_users() {
         );
         assert_eq!(
             lines.ask(&json!({"user": "nobody", "data": 1, "ack": true})),
-            json!({"result": {"handed": 0}})
+            json!({"result": {"handed": 0, "note": "the user has no connection"}})
         );
         nothing_else_came(&server, &mut crowd);
         lines.finish();
@@ -138,6 +138,18 @@ fn calls_reach_their_users() {
         );
         assert_eq!(answer, json!({"result": {"handed": 4}}));
         everyone_sees(&mut crowd, |user| user != "tester01", &text("both"));
+        let answer = api(
+            "push",
+            json!({"users": ["nobody", "noone"], "message": "x"}),
+        );
+        let note = "none of the users has a connection";
+        assert_eq!(answer, json!({"result": {"handed": 0, "note": note}}));
+        let answer = api("publish", json!({"channel": "empty", "message": "x"}));
+        assert_eq!(
+            answer,
+            json!({"result": {"handed": 0}}),
+            "channels may be empty"
+        );
         let answer = api("publish", json!({"channel": "news", "data": "all"}));
         assert_eq!(answer, json!({"result": {"handed": 6}}));
         everyone_sees(&mut crowd, |_| true, &text("all"));
@@ -171,7 +183,7 @@ fn calls_reach_their_users() {
         server.await_connections(4);
         assert_eq!(
             api("push", json!({"user": "tester02", "data": 1})),
-            json!({"result": {"handed": 0}})
+            json!({"result": {"handed": 0, "note": "the user has no connection"}})
         );
         nothing_else_came(&server, &mut left);
     });
@@ -191,7 +203,7 @@ fn who_is_being_closed_is_handed_nothing() {
         // than the user's home, the home hears of it a little later.
         until("a push that is handed to nobody", || {
             let answer = call(server.internal, "push", &json!({"user": "u", "data": 1}));
-            answer == json!({"result": {"handed": 0}})
+            answer == json!({"result": {"handed": 0, "note": "the user has no connection"}})
         });
         let code = loop {
             match socket.next() {

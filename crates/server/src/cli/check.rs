@@ -1,0 +1,104 @@
+//! `veche check`: every problem of a configuration, for people or for an editor.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::exit::{Exit, Failure, print_line};
+use crate::apps::Library;
+use crate::colours::{Colour, Colours};
+use crate::config::{self, Config, Problem, Report};
+
+/// How the problems are told.
+#[derive(Args, Debug)]
+pub(super) struct CheckArgs {
+    /// Print the problems as one JSON object, for editors
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a check has found.
+enum Found {
+    Fine(Box<Config>),
+    Bad(Report),
+    /// A script can't be loaded.
+    BadScript(String),
+}
+
+/// Checks the file, and prints what is found.
+pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), Failure> {
+    let found = check(file);
+    if args.json {
+        return print_json(file, &found);
+    }
+    let config = match found {
+        Found::Fine(config) => config,
+        Found::Bad(report) => return Err(report.into()),
+        Found::BadScript(why) => return Err(Failure::new(Exit::Config, why)),
+    };
+    let colours = Colours::of(&io::stderr());
+    for warning in &config.warnings {
+        eprintln!("{} (warning)", warning.explained(Colour::Yellow, colours));
+    }
+    let count = |number: usize, word: &str| {
+        format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+    };
+    let mut counts = vec![
+        count(config.listeners.len(), "listener"),
+        count(config.routes.len(), "route"),
+    ];
+    if !config.services.is_empty() {
+        counts.push(count(config.services.len(), "service"));
+    }
+    let (file, counts) = (config::shown(file), counts.join(", "));
+    print_line(format_args!("{file}: ok ({counts})"))
+}
+
+fn check(file: &Path) -> Found {
+    match config::load(file) {
+        Err(report) => Found::Bad(report),
+        Ok(config) => match Library::default().shelve(&config) {
+            Err(why) => Found::BadScript(why),
+            Ok(_) => Found::Fine(Box::new(config)),
+        },
+    }
+}
+
+fn print_json(file: &Path, found: &Found) -> Result<(), Failure> {
+    let listed = |all: &[Problem], severity: &str| -> Vec<Value> {
+        all.iter().map(|one| one.to_json(severity)).collect()
+    };
+    let problems = match found {
+        Found::Fine(config) => listed(&config.warnings, "warning"),
+        Found::Bad(report) => listed(&report.problems, "error"),
+        Found::BadScript(why) => vec![script_problem(file, why)],
+    };
+    let ok = matches!(found, Found::Fine(_));
+    print_line(format_args!("{}", json!({"ok": ok, "problems": problems})))?;
+    match ok {
+        true => Ok(()),
+        false => Err(Failure::silent(Exit::Config)),
+    }
+}
+
+/// An error of a script at its place, if it names one: `app "chat": app.lua:3: …`.
+fn script_problem(file: &Path, why: &str) -> Value {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let place = why.split(": ").find_map(|part| {
+        let (script, line) = part.rsplit_once(':')?;
+        let (script, line) = (PathBuf::from(script), line.parse::<u32>().ok()?);
+        let found = [script.clone(), folder.join(&script)];
+        Some((found.into_iter().find(|path| path.is_file())?, line))
+    });
+    match place {
+        Some((script, line)) => json!({
+            "severity": "error", "file": config::shown(&script).to_string(), "line": line,
+            "message": why,
+        }),
+        None => json!({
+            "severity": "error", "file": config::shown(file).to_string(), "message": why,
+        }),
+    }
+}

@@ -1,0 +1,31 @@
+// Publishes a message into a channel, with Node 18 or later: node publish.mjs chat:lobby "hello"
+
+import { readFile } from "node:fs/promises";
+
+const API = process.env.VECHE_API ?? "http://127.0.0.1:8081/api";
+const [channel, data] = process.argv.slice(2);
+if (data === undefined) {
+  console.error("usage: node publish.mjs CHANNEL MESSAGE");
+  process.exit(2);
+}
+
+/** Returns to how many subscribers Veche handed the message. */
+async function publish(channel, data) {
+  const key = await readFile(new URL("api.key", import.meta.url), "utf8");
+  const response = await fetch(`${API}/publish`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-API-Key": key.trim() },
+    body: JSON.stringify({ channel, data }),
+    signal: AbortSignal.timeout(2000),
+  });
+  const { result, error } = await response.json();
+  if (error) throw new Error(error.message);
+  return result.handed;
+}
+
+try {
+  console.log(`handed to ${await publish(channel, data)}`);
+} catch (error) {
+  console.error(`not published: ${error.cause ?? error.message}`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,32 @@
+<?php
+// Publishes a message into a channel, without any extension: php publish.php chat:lobby "hello"
+
+declare(strict_types=1);
+
+if ($argc !== 3) {
+    fwrite(STDERR, "usage: php publish.php CHANNEL MESSAGE\n");
+    exit(2);
+}
+
+/** Returns to how many subscribers Veche handed the message. */
+function publish(string $channel, mixed $data): int
+{
+    $body = @file_get_contents((getenv('VECHE_API') ?: 'http://127.0.0.1:8081/api') . '/publish', false, stream_context_create(['http' => [
+        'method' => 'POST',
+        'header' => ['Content-Type: application/json', 'X-API-Key: ' . trim(file_get_contents(__DIR__ . '/api.key'))],
+        'content' => json_encode(['channel' => $channel, 'data' => $data], JSON_THROW_ON_ERROR),
+        'timeout' => 2,
+        'ignore_errors' => true,
+    ]]));
+    $answer = json_decode($body ?: 'null', true);
+
+    return $answer['result']['handed']
+        ?? throw new RuntimeException($answer['error']['message'] ?? 'no answer from Veche');
+}
+
+try {
+    printf("handed to %d\n", publish($argv[1], $argv[2]));
+} catch (RuntimeException | JsonException $error) {
+    fwrite(STDERR, $error->getMessage() . "\n");
+    exit(1);
+}

@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Publishes a message into a channel, with the standard library alone: python3 publish.py chat:lobby "hello"."""
+
+import json
+import os
+import pathlib
+import sys
+import urllib.request
+
+API = os.environ.get("VECHE_API", "http://127.0.0.1:8081/api")
+KEY = (pathlib.Path(__file__).parent / "api.key").read_text().strip()
+
+
+def publish(channel, data):
+    """Returns to how many subscribers Veche handed the message."""
+    request = urllib.request.Request(
+        f"{API}/publish",
+        data=json.dumps({"channel": channel, "data": data}).encode(),
+        headers={"Content-Type": "application/json", "X-API-Key": KEY},
+    )
+    with urllib.request.urlopen(request, timeout=2) as response:
+        answer = json.load(response)
+    if "error" in answer:
+        raise ValueError(answer["error"]["message"])
+    return answer["result"]["handed"]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python3 publish.py CHANNEL MESSAGE")
+    try:
+        print(f"handed to {publish(*sys.argv[1:])}")
+    except (OSError, ValueError) as error:
+        sys.exit(f"not published: {error}")

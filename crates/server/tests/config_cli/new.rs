@@ -1,0 +1,135 @@
+//! `veche new`: what it makes is whole, works, and stands in nobody's way.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::Folder;
+
+#[test]
+fn new_makes_what_the_examples_are() {
+    let folder = Folder::new("new");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    for (name, arguments, example, files, first_try) in [
+        ("plain", &[][..], "echo", 4, "open http://127.0.0.1:8080/"),
+        ("my chat", &["--template", "chat"], "rooms", 4, "?room=tea"),
+        ("api", &["--template", "api"], "rest-api", 3, "curl "),
+        (
+            "feed",
+            &["--template", "feed"],
+            "feed",
+            5,
+            "open http://127.0.0.1:8080/",
+        ),
+    ] {
+        let (code, out, err) = folder.run(&[&["new", name], arguments].concat());
+        assert_eq!((code, err.as_str()), (0, ""), "{name}");
+        assert!(
+            out.starts_with(&format!("made {name}: veche.toml, app.lua")),
+            "{out}"
+        );
+        let cd = if name.contains(' ') {
+            "cd 'my chat'\n"
+        } else {
+            &*format!("cd {name}\n")
+        };
+        assert!(out.contains(cd) && out.contains(first_try), "{out}");
+        let mut count = 0;
+        let names = [
+            "veche.toml",
+            "app.lua",
+            "app_test.lua",
+            "source.lua",
+            "public/index.html",
+        ];
+        for file in names {
+            if let Ok(made) = fs::read_to_string(folder.0.join(name).join(file)) {
+                let original = fs::read_to_string(examples.join(example).join(file));
+                assert_eq!(made, original.expect("an example"), "{name}/{file}");
+                count += 1;
+            }
+        }
+        assert_eq!(count, files, "{name}");
+        has_what_editors_need(&folder.0.join(name));
+        let config = format!("{name}/veche.toml");
+        let (code, out, err) = folder.run(&["check", "-c", &config]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        // Its tests hold, whatever the order of things.
+        let (code, out, err) = folder.run(&["test", "-c", &config, "--runs", "20"]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(out.starts_with("ok      app_test.lua  "), "{out}");
+    }
+}
+
+/// The files of git and of editors, which every folder has.
+fn has_what_editors_need(folder: &Path) {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).expect(name);
+    assert!(read(".gitignore").lines().any(|line| line == "*.key"));
+    let settings: Value = serde_json::from_str(&read(".luarc.json")).expect("JSON");
+    let library = settings["workspace.library"][0].as_str().expect("a folder");
+    assert!(read(&format!("{library}/veche.lua")).starts_with("---@meta"));
+}
+
+#[test]
+fn new_makes_back_ends_with_a_key_of_their_own() {
+    let folder = Folder::new("new-backends");
+    for (template, listeners, program) in [("push", 3, "push"), ("centrifuge", 2, "publish")] {
+        let keys = ["one", "two"].map(|suffix| {
+            let name = format!("{template}-{suffix}");
+            let (code, out, err) = folder.run(&["new", &name, "--template", template]);
+            assert_eq!((code, err.as_str()), (0, ""), "{out}");
+            let made = folder.0.join(&name);
+            has_what_editors_need(&made);
+            for extension in ["php", "mjs", "py"] {
+                let program = made.join(format!("{program}.{extension}"));
+                assert!(program.is_file() && out.contains(extension), "{out}");
+            }
+            let (code, out, err) = folder.run(&["check", "-c", &format!("{name}/veche.toml")]);
+            assert_eq!((code, err.lines().count()), (0, 1), "{err}");
+            assert!(err.contains("identity: \"query:user\" believes"), "{err}");
+            assert!(
+                out.contains(&format!("ok ({listeners} listeners, ")),
+                "{out}"
+            );
+            let key = made.join("api.key");
+            let mode = std::os::unix::fs::PermissionsExt::mode(
+                &fs::metadata(&key).expect("a key").permissions(),
+            );
+            assert_eq!(mode & 0o777, 0o600);
+            fs::read_to_string(key).expect("text")
+        });
+        assert!(keys[0].len() > 30 && keys[0] != keys[1], "{keys:?}");
+    }
+}
+
+#[test]
+fn new_touches_nothing_that_is_there() {
+    let folder = Folder::new("new-there");
+    fs::create_dir(folder.0.join("empty")).expect("writable");
+    fs::write(folder.0.join("file"), "mine").expect("writable");
+    std::os::unix::fs::symlink("nowhere", folder.0.join("link")).expect("writable");
+    for name in ["empty", "file", "link"] {
+        let told = format!("veche: {name}: it exists already: choose another name\n");
+        assert_eq!(folder.run(&["new", name]), (5, String::new(), told));
+    }
+    assert_eq!(
+        fs::read_dir(folder.0.join("empty"))
+            .expect("a folder")
+            .count(),
+        0
+    );
+    assert_eq!(
+        fs::read_to_string(folder.0.join("file")).expect("a file"),
+        "mine"
+    );
+    let told = "veche: no/where: the folder that it would be in does not exist\n".to_owned();
+    assert_eq!(folder.run(&["new", "no/where"]), (5, String::new(), told));
+    let (code, _, err) = folder.run(&["new", "x", "--template", "cat"]);
+    assert!(
+        code == 2 && err.contains("echo, chat, api, feed, push, centrifuge"),
+        "{err}"
+    );
+    let (code, _, err) = folder.run(&["new"]);
+    assert!(code == 2 && err.contains("NAME"), "{err}");
+}
