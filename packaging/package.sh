@@ -30,7 +30,7 @@ gzip -9n "$root"/usr/share/man/man1/*.1
 
 doc=$root/usr/share/doc/veche
 mkdir -p "$doc"
-cp -r README.md docs/guide docs/reference packaging/grafana "$doc/"
+cp -r README.md docs/guide docs/reference packaging/grafana packaging/prometheus "$doc/"
 gzip -9nc CHANGELOG.md > "$doc/changelog.gz"
 {
   printf 'Veche is licensed under the Apache License 2.0 or the MIT license, at your option.\n\n'

@@ -55,6 +55,7 @@ def check_contents(package, tree):
         "./usr/share/doc/veche/guide/operate.md",
         "./usr/share/doc/veche/reference/config.md",
         "./usr/share/doc/veche/grafana/veche.json",
+        "./usr/share/doc/veche/prometheus/veche.rules.yml",
         "./usr/share/doc/veche/copyright",
     ]:
         assert path in listed, f"{path} is not in the package"

@@ -7,6 +7,7 @@ mod exchange;
 mod list;
 
 use std::collections::VecDeque;
+use std::slice;
 use std::sync::Arc;
 
 use veche_hub::{
@@ -19,8 +20,9 @@ use crate::blocks::{Block, NotBlocked};
 use crate::census::Census;
 use crate::close::BLOCKED;
 use crate::command::{BadCommand, Command, Inquiry, Instructing, Listing, Of, Target, Text};
+use crate::note::{Decision, NoteLevel};
 use crate::publishing::{Busy, Publisher};
-use crate::shared::{NoteLevel, Shared};
+use crate::shared::Shared;
 pub(crate) use exchange::Exchange;
 pub use exchange::{
     BAD_REQUEST, METHOD_NOT_FOUND, PERMISSION_DENIED, Shape, UNAUTHORIZED, write_error,
@@ -94,6 +96,36 @@ fn has_memory(shared: &Shared) -> Result<(), Unwilling> {
     }
 }
 
+/// Tells whoever looks that a back end publishes.
+fn tell(target: &Target<'_>, shared: &Shared) {
+    if !shared.process.is_watched() {
+        return;
+    }
+    let (users, channels) = match target {
+        Target::User(user) => (slice::from_ref(user), &[][..]),
+        Target::Users(users) => (&users[..], &[][..]),
+        Target::Channel(channel) => (&[][..], slice::from_ref(channel)),
+        Target::Channels(channels) => (&[][..], &channels[..]),
+    };
+    let published = Decision {
+        what: "publish",
+        reason: "by a back end",
+        ..Decision::default()
+    };
+    for user in users {
+        shared.decided(&Decision {
+            user: &user.0,
+            ..published
+        });
+    }
+    for channel in channels {
+        shared.decided(&Decision {
+            channel: &channel.0,
+            ..published
+        });
+    }
+}
+
 impl Backend {
     /// Of a caller of the API.
     pub fn of(publisher: Publisher) -> Self {
@@ -129,6 +161,7 @@ impl Backend {
             BadCommand("\"data\" (or \"message\", or \"binary\") is missing".into())
         })?;
         self.admit(&command.target, shared)?;
+        tell(&command.target, shared);
         let mut payload_scratch = std::mem::take(&mut shared.scratch.payload);
         let mut name = std::mem::take(&mut shared.scratch.name);
         let result = data

@@ -23,6 +23,7 @@ mod renewing;
 mod subscribing;
 mod tokens;
 pub(crate) mod transport;
+mod watched;
 pub(crate) mod writing;
 
 use std::borrow::Cow;
@@ -42,10 +43,11 @@ pub(crate) use subscribing::CHANNELS_MAX;
 use crate::census::About;
 use crate::hooks::QuestionId;
 use crate::identity::{Finding, Lease};
+use crate::note::NoteLevel;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::pace::{Pace, Paced};
 use crate::route::Route;
-use crate::shared::{NoteLevel, Now, Shared};
+use crate::shared::{Now, Shared};
 use crate::step::Block;
 use crate::work;
 use answering::Answering;
@@ -57,6 +59,7 @@ use one_way::OneWay;
 use subscribing::{Asked, Subscriptions};
 use tokens::Judge;
 use transport::{Address, Relay, Relays};
+use watched::Asking;
 
 /// Without a connect command the connection is closed after so long.
 const STALE_MS: u64 = 10_000;
@@ -442,6 +445,7 @@ impl Centrifuge {
                 }
             }
             let done = self.command(&command, frame, cx);
+            self.tell_outcome(&command.request, &done, frame, cx);
             if let Done::Not(block) = done {
                 return Flow::Wait(block);
             }
@@ -500,6 +504,7 @@ impl Centrifuge {
         let waiting = self.waiting.take()?;
         let bytes = cx.shared.ports.outboxes.spare();
         let mut frame = Frame::new(self.dialect(), bytes);
+        let asking = cx.shared.process.is_watched().then(|| Asking::of(&waiting));
         let done = match (waiting, answer) {
             (Waiting::Connect(connecting), Answer::Subscribed(joined)) => {
                 self.connect_answered(connecting, ticket, joined, &mut frame, cx)
@@ -512,6 +517,9 @@ impl Centrifuge {
             (Waiting::Asked { id }, answer) => commands::answered(id, answer, &mut frame, cx),
             (waiting, _) => Done::Waits(waiting),
         };
+        if let Some(asking) = asking {
+            self.tell_late_outcome(&asking, &done, &mut frame, cx);
+        }
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
         let end = frame.end();
         cx.shared.ports.outboxes.recycle(frame.into_bytes());

@@ -9,9 +9,10 @@ use veche_hub::ConnectionId;
 use veche_proto::http::{Head, Status};
 
 use crate::api::unauthorized;
+use crate::note::NoteLevel;
 use crate::publishing::TOO_MANY_REQUESTS;
 use crate::reply::Refusal;
-use crate::shared::{NoteLevel, Shared};
+use crate::shared::Shared;
 
 /// What a key opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -449,6 +449,11 @@ impl Outboxes {
         }
     }
 
+    /// Whether publications are written for the connection.
+    pub(crate) fn takes_publications(&self, id: ConnectionId) -> bool {
+        self.of(id).pushes != Pushes::Refused
+    }
+
     /// Marked once; the worker closes it in this turn.
     fn overflow(&mut self, session: ConnectionId) {
         self.boxes[session.index as usize].pushes = Pushes::Refused;

@@ -11,8 +11,9 @@ use veche_proto::http::{
 
 use crate::api::error_body;
 use crate::app::Response;
+use crate::note::NoteLevel;
 use crate::route::Headers;
-use crate::shared::{NoteLevel, Shared};
+use crate::shared::Shared;
 
 /// What a response needs to know of its request.
 #[derive(Clone)]

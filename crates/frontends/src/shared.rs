@@ -24,6 +24,7 @@ use crate::centrifuge::transport::Relay;
 use crate::close::Parting;
 use crate::hooks::{Question, QuestionId, Verdict};
 use crate::identity::{Desk, Finding};
+use crate::note::{Decision, Note, NoteLevel};
 use crate::outbox::Outboxes;
 use crate::site::Site;
 use crate::static_files::Files;
@@ -129,6 +130,14 @@ pub trait Process {
     fn node(&self) -> String {
         String::new()
     }
+    /// Whether somebody looks at decisions.
+    fn is_watched(&self) -> bool {
+        false
+    }
+    /// Something was decided about a client, while somebody looks.
+    fn decided(&self, decision: &Decision<'_>) {
+        let _ = decision;
+    }
     /// A script of an application has failed, which is in the log already.
     fn script_failed(&self, app: &str, what: &str) {
         let _ = (app, what);
@@ -140,26 +149,6 @@ pub trait Process {
         let _ = look;
         "{}".to_owned()
     }
-}
-
-/// Something that a connection did and the log should have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// Whose.
-    pub session: ConnectionId,
-    /// Whether the operator should see it even without looking for it.
-    pub level: NoteLevel,
-    /// One line; what the peer sent stands in it quoted, if at all.
-    pub what: String,
-}
-
-/// How much a [`Note`] matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoteLevel {
-    /// A peer's mistake, answered.
-    Info,
-    /// A limit was reached.
-    Warn,
 }
 
 /// See the module's text.

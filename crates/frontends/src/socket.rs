@@ -8,6 +8,7 @@ mod app;
 mod centrifuge;
 mod instructed;
 mod lease;
+mod parting;
 
 use std::sync::Arc;
 
@@ -24,10 +25,11 @@ use crate::centrifuge::Centrifuge;
 use crate::client::Terms;
 use crate::command;
 use crate::identity::Lease;
+use crate::note::NoteLevel;
 use crate::outbox::{ANSWERS_BYTES_HIGH, Outboxes};
 use crate::pace::{Pace, Paced};
 use crate::route::Route;
-use crate::shared::{NoteLevel, Now, Shared};
+use crate::shared::{Now, Shared};
 use crate::step::{Block, Never, Step, Then};
 use crate::work;
 
@@ -267,8 +269,8 @@ impl Socket {
                 }
                 Event::Pong(_) => Then::GoOn,
                 Event::Close { code, reason } => {
-                    self.answer_close(id, code, reason, &mut shared.ports.outboxes);
                     let reason = reason.to_owned();
+                    self.answer_close(id, code, &reason, shared);
                     self.over(id, code.unwrap_or(CLOSED_WITHOUT_CODE), &reason, shared);
                     Then::End
                 }
@@ -520,6 +522,7 @@ impl Socket {
             Session::Centrifuge(_) => crate::centrifuge::words(code, reason),
             _ => (code, reason.into()),
         };
+        self.parted(id, code, &reason, shared);
         if let Session::Centrifuge(session) = &mut self.session {
             session.end_answer();
         }
@@ -551,6 +554,7 @@ impl Socket {
             Side::Server(_) => shared.stats.sessions.sub(1),
             Side::Client(_) => shared.stats.clients.sub(1),
         }
+        self.vanished(id, shared);
         // Whoever knew a better reason has said it before.
         self.over(id, CLOSED_ABNORMALLY, "", shared);
     }
@@ -568,6 +572,7 @@ impl Socket {
         let what = format!("closed with {code}: {reason}");
         shared.note_as(&reason, id, NoteLevel::Info, what);
         if self.phase == Phase::Open {
+            self.parted(id, code, &reason, shared);
             shared.ports.outboxes.close_frame(id, Some(code), &reason);
         }
         Step {
@@ -585,15 +590,10 @@ impl Socket {
     }
 
     /// RFC 6455, section 5.5.1: a Close is answered with the same code, unless ours is out already.
-    fn answer_close(
-        &self,
-        id: ConnectionId,
-        code: Option<u16>,
-        reason: &str,
-        outboxes: &mut Outboxes,
-    ) {
+    fn answer_close(&self, id: ConnectionId, code: Option<u16>, reason: &str, shared: &mut Shared) {
         if self.phase == Phase::Open {
-            outboxes.close_frame(id, code, reason);
+            self.parted(id, code.unwrap_or(CLOSED_WITHOUT_CODE), reason, shared);
+            shared.ports.outboxes.close_frame(id, code, reason);
         }
     }
 

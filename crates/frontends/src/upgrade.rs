@@ -22,11 +22,12 @@ use crate::centrifuge::transport::Transport;
 use crate::close::{BLOCKED, DISCONNECTED};
 use crate::http::KeptRequest;
 use crate::identity::{Identity, Named, Unknown};
+use crate::note::{Decision, NoteLevel};
 use crate::origin;
 use crate::outbox::Hears;
 use crate::reply::Refusal;
 use crate::route::{Handler, Route};
-use crate::shared::{NoteLevel, Shared};
+use crate::shared::Shared;
 use crate::socket::{Session, Side, Socket};
 use crate::stats::{Handshake, TurnedAway};
 
@@ -252,6 +253,12 @@ impl Refused {
         let why = self.refusal.why();
         let what = format!("handshake refused with {}: {why}", self.refusal.status.0);
         shared.note_as(why, id, NoteLevel::Info, what);
+        shared.decided(&Decision {
+            what: "connect",
+            code: self.refusal.status.0.into(),
+            reason: why,
+            ..Decision::default()
+        });
     }
 }
 
@@ -427,6 +434,24 @@ impl Candidate<'_, '_> {
     }
 }
 
+/// Says to whoever looks that a session is open, and which channels it hears beside its user's own.
+fn tell_open(id: ConnectionId, shared: &Shared) {
+    let connected = Decision {
+        what: "connect",
+        user: shared.hub.user_of(id).unwrap_or_default(),
+        ..Decision::default()
+    };
+    shared.decided(&connected);
+    let channels = shared.hub.channels_of(id);
+    for channel in channels.filter(|channel| !channel.starts_with('#')) {
+        shared.decided(&Decision {
+            what: "subscribe",
+            channel,
+            ..connected
+        });
+    }
+}
+
 /// Tells a client where it has joined a channel.
 fn tell(id: ConnectionId, channel: &str, answer: &Answer, is_back: bool, shared: &mut Shared) {
     let outboxes = &mut shared.ports.outboxes;
@@ -497,6 +522,7 @@ impl Registration {
         shared.ports.outboxes.journal.opened(id);
         shared.stats.sessions.add(1);
         shared.ports.outboxes.release(id);
+        tell_open(id, shared);
         // Meanwhile: the call that closed the user's connections did not find this one yet.
         let end = self.user.as_deref().and_then(|user| match user {
             user if shared.is_blocked(user) => Some(BLOCKED),

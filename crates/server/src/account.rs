@@ -35,6 +35,14 @@ pub(crate) enum AccountError {
     },
 }
 
+/// What can be done with a file, or in a folder: bits of a mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    Enter = 0o1,
+    Write = 0o2,
+    Read = 0o4,
+}
+
 /// Somebody whom the supervisor, being root, gives the server process to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
@@ -118,7 +126,7 @@ impl Account {
         let how = Writing::new(FILE_MODE).append().owned_by(self.owner());
         let opened = how.open(path)?;
         let about = opened.file.metadata()?;
-        match self.may_write(about.uid(), about.gid(), about.mode()) {
+        match self.may(Right::Write, about.uid(), about.gid(), about.mode()) {
             true => Ok(()),
             false => Err(io::Error::other(format!(
                 "server.user can't write it, it belongs to user {}: give it away (chown) or remove it",
@@ -127,13 +135,31 @@ impl Account {
         }
     }
 
-    /// Whether it may write a file of that owner and mode.
-    fn may_write(&self, uid: u32, gid: u32, mode: u32) -> bool {
+    /// Whether it has that right to a file or folder, and may enter the folders on the way there.
+    pub(crate) fn may_reach(&self, path: &Path, right: Right) -> bool {
+        // Of what the names lead to, links followed.
+        let Ok(path) = path.canonicalize() else {
+            return false;
+        };
+        let may = |path: &Path, right| {
+            fs::metadata(path)
+                .is_ok_and(|about| self.may(right, about.uid(), about.gid(), about.mode()))
+        };
+        may(&path, right)
+            && path
+                .ancestors()
+                .skip(1)
+                .all(|folder| may(folder, Right::Enter))
+    }
+
+    /// Whether it has that right to a file of that owner and mode. It has no supplementary groups.
+    fn may(&self, right: Right, uid: u32, gid: u32, mode: u32) -> bool {
+        let bit = right as u32;
         self.uid == 0
             || match (uid == self.uid, gid == self.gid) {
-                (true, _) => mode & 0o200 != 0,
-                (false, true) => mode & 0o020 != 0,
-                (false, false) => mode & 0o002 != 0,
+                (true, _) => mode & (bit << 6) != 0,
+                (false, true) => mode & (bit << 3) != 0,
+                (false, false) => mode & bit != 0,
             }
     }
 }
@@ -220,7 +246,7 @@ mod tests {
             (0, 0, 0o640, false),
         ] {
             assert_eq!(
-                account.may_write(uid, gid, mode),
+                account.may(Right::Write, uid, gid, mode),
                 may,
                 "{uid} {gid} {mode:o}"
             );

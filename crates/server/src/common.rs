@@ -19,6 +19,7 @@ use crate::access_log::Access;
 use crate::acme::Orders;
 use crate::addresses::Addresses;
 use crate::blocks::Blocks;
+use crate::decisions::Decisions;
 use crate::events::Events;
 use crate::guesses::Guesses;
 use crate::history::Keeper;
@@ -26,6 +27,7 @@ use crate::hooks::Hooks;
 use crate::identity::Identities;
 use crate::logging::ServerLog;
 use crate::memory::Memory;
+use crate::process::Restarts;
 use crate::pulse::Pulse;
 use crate::sealing::Sealing;
 use crate::slow::Board;
@@ -86,6 +88,10 @@ pub(crate) struct Common {
     pub(crate) events: Events,
     /// What took longest.
     pub(crate) slow: Board,
+    /// How often server processes before this one ended by themselves.
+    pub(crate) restarts: Restarts,
+    /// What is decided about clients, for who looks.
+    pub(crate) decisions: Decisions,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
     warned: AtomicU64,
 }
@@ -117,6 +123,8 @@ impl Common {
             log: ServerLog::default(),
             access: Access::default(),
             identities: Arc::default(),
+            restarts: Restarts::default(),
+            decisions: Decisions::default(),
             hooks: Hooks::default(),
             events: Events::new(Outbound::default()),
             slow: Board::default(),
@@ -136,6 +144,11 @@ impl Common {
             events: Events::new(outbound.clone()),
             ..self
         }
+    }
+
+    /// The same, after server processes that ended by themselves.
+    pub(crate) fn with_restarts(self, restarts: Restarts) -> Self {
+        Self { restarts, ..self }
     }
 
     /// The server's log can be seen here.

@@ -23,6 +23,7 @@ mod codes;
 mod colours;
 mod common;
 mod config;
+mod decisions;
 mod descriptors;
 mod dev;
 mod dump;

@@ -19,6 +19,7 @@ use crate::back_end::{BackEnd, Sockets};
 use crate::blocks::Blocks;
 use crate::common::Common;
 use crate::config::{Config, ConnectionCap, MemoryLimit, as_ms, unix_now_ms};
+use crate::decisions;
 use crate::dev::Dev;
 use crate::dump::{Dumps, Wanted};
 use crate::files::DiskFiles;
@@ -67,7 +68,8 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let workers = usize::from(config.server.workers.resolve(cores));
     let common = Common::new(workers, process::now())
         .with_outbound(&library.outbound)
-        .with_log(start.log);
+        .with_log(start.log)
+        .with_restarts(start.restarts);
     let seed = random_u64()?;
     let mut hubs = hubs(&config, workers, seed)?;
     let history = Keeper::begin(config.history.as_ref(), start.boot, &mut hubs)?;
@@ -370,6 +372,10 @@ impl ServerControl for Server {
 
     fn dump(&self, wanted: Wanted, to: OwnedFd) {
         self.dumps.begin(&self.library.store, wanted, to);
+    }
+
+    fn watch(&self, wanted: decisions::Wanted, to: OwnedFd) {
+        self.common.decisions.begin(wanted, to);
     }
 
     fn reopen_logs(&self) {

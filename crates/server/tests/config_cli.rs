@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 mod hints;
 #[path = "config_cli/new.rs"]
 mod new;
+#[path = "config_cli/readiness.rs"]
+mod readiness;
 
 /// A folder of its own for each test, removed at the end.
 struct Folder(PathBuf);

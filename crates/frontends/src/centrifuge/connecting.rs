@@ -23,8 +23,8 @@ use super::{Centrifuge, Context, Done, State, Waiting, ping_times_ms};
 use crate::close::DISCONNECTED;
 use crate::hooks::{self, Grant, Kind};
 use crate::identity::{Identity, Lease, Term, is_valid_user};
+use crate::note::NoteLevel;
 use crate::outbox::Wish;
-use crate::shared::NoteLevel;
 use crate::stats::TurnedAway;
 
 /// What clients are told of the server.
@@ -193,6 +193,11 @@ impl Centrifuge {
         if self.info.user.is_empty() && !user.is_empty() {
             let_in(&user, cx).map_err(Done::Close)?;
             self.set_user(&user);
+            cx.shared
+                .ports
+                .outboxes
+                .journal
+                .set_user(cx.id, Some(&user));
         }
         // What the handshake has found out may be over before.
         let until_ms = cx.lease.as_deref().and_then(|lease| lease.term.until_ms);
@@ -251,6 +256,8 @@ impl Centrifuge {
             let_in(&lease.user, cx)?;
         }
         self.set_user(&lease.user);
+        let journal = &mut cx.shared.ports.outboxes.journal;
+        journal.set_user(cx.id, Some(&lease.user));
         *cx.lease = Some(Box::new(lease));
         self.is_hurried = true;
         Ok(())

@@ -15,8 +15,9 @@ use super::connecting::unique;
 use super::frame::Frame;
 use super::{Centrifuge, Context, Done, Flow, State, Waiting, writing};
 use crate::hooks::{Asker, Credential, Decider, Grant, Kind, Question, QuestionId, Verdict};
+use crate::note::NoteLevel;
 use crate::route::Route;
-use crate::shared::{NoteLevel, Shared};
+use crate::shared::Shared;
 use crate::step::Block;
 
 /// Codes with which a session can be closed by whoever decides.

@@ -17,6 +17,8 @@ pub(super) struct Frame {
     bytes: Vec<u8>,
     /// What becomes of a client that no reply can tell that its request failed.
     end: Option<DisconnectCode>,
+    /// The error that was replied last: its code and its words.
+    refusal: Option<(u32, Box<str>)>,
 }
 
 impl Frame {
@@ -27,6 +29,7 @@ impl Frame {
             dialect: dialect.into(),
             bytes,
             end: None,
+            refusal: None,
         }
     }
 
@@ -40,6 +43,9 @@ impl Frame {
 
     /// To a client that only listens a connection is a push, and an error its [end](Self::end).
     pub(super) fn reply(&mut self, id: u32, outcome: Outcome<'_>) -> Result<(), BinaryInJson> {
+        if let Outcome::Error(error) = &outcome {
+            self.refusal = Some((error.code, error.message.into()));
+        }
         if !self.dialect.is_one_way {
             let reply = Reply { id, outcome };
             return self.add(|dialect, out| dialect.encoding.write_reply(out, &reply));
@@ -58,6 +64,11 @@ impl Frame {
     /// What becomes of a client that could not be told otherwise.
     pub(super) fn end(&self) -> Option<DisconnectCode> {
         self.end
+    }
+
+    /// Takes the error that was replied last.
+    pub(super) fn take_refusal(&mut self) -> Option<(u32, Box<str>)> {
+        self.refusal.take()
     }
 
     pub(super) fn error(&mut self, id: u32, code: ErrorCode) {

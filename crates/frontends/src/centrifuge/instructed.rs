@@ -15,7 +15,7 @@ use super::subscribing::{CHANNELS_MAX, join};
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Flow, State};
 use crate::hooks::Kind;
-use crate::shared::NoteLevel;
+use crate::note::NoteLevel;
 
 /// Tickets of what a back end wants have this bit, those of commands don't.
 pub(super) const GIVEN: u32 = 1 << 31;

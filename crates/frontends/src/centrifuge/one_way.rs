@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{
-    ConnectRequest, DisconnectCode, ErrorCode, Limits, Publication, Push, PushBody,
+    ConnectRequest, DisconnectCode, ErrorCode, Limits, Publication, Push, PushBody, Request,
 };
 use veche_hub::{ChannelName, Position, Since};
 
@@ -20,7 +20,7 @@ use super::frame::Frame;
 use super::subscribing::CHANNELS_MAX;
 use super::writing::Welcome;
 use super::{Centrifuge, Context, Done, Flow, State};
-use crate::shared::NoteLevel;
+use crate::note::NoteLevel;
 use crate::step::Block;
 
 /// What is known of such a client before it is connected.
@@ -85,6 +85,7 @@ impl Centrifuge {
             }
         };
         let done = self.connect(0, &request, frame, cx);
+        self.tell_outcome(&Request::Connect(request), &done, frame, cx);
         if let Done::Not(block) = done {
             return Flow::Wait(block);
         }

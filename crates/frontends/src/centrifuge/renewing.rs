@@ -13,8 +13,8 @@ use super::frame::Frame;
 use super::{Centrifuge, Context, Flow, State};
 use crate::hooks::{Decider, Grant, Kind, QuestionId, Verdict};
 use crate::identity::Term;
+use crate::note::NoteLevel;
 use crate::route::Route;
-use crate::shared::NoteLevel;
 
 /// So much later one who could not say is asked again.
 const AGAIN_MS: u64 = 60_000;

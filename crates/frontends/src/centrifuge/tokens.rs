@@ -12,10 +12,12 @@ use veche_hub::ConnectionId;
 use veche_jwt::{Claimed, Keys, Refusal};
 
 use super::claims::{Connection, Subscription};
+use super::watched::refused_token;
 use crate::identity::token::Tokens;
 use crate::identity::{Identity, Lease, Term, Unknown, is_valid_user};
+use crate::note::NoteLevel;
 use crate::route::Route;
-use crate::shared::{NoteLevel, Shared};
+use crate::shared::Shared;
 
 /// Why a token is of no use now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +88,9 @@ impl Denied {
             Self::Bad(Unknown::Token(Refusal::Claim(_))) => NoteLevel::Warn,
             _ => NoteLevel::Info,
         };
-        shared.note(id, level, self.to_string());
+        let why = self.to_string();
+        refused_token(id, &why, shared);
+        shared.note(id, level, why);
     }
 }
 

@@ -6,8 +6,9 @@ use veche_hub::{ConnectionId, Deed, Instruction};
 
 use super::{Connection, Stage};
 use crate::journal::SlowKind;
+use crate::note::NoteLevel;
 use crate::outbox::End;
-use crate::shared::{NoteLevel, Shared};
+use crate::shared::Shared;
 use crate::step::{Block, Then};
 
 impl Connection {
@@ -71,10 +72,12 @@ impl Connection {
         }
         shared.stats.slow_consumers.add(1);
         self.note_slow(id, "closed with", shared);
+        let user = shared.hub.user_of(id);
+        let user = user.map_or_else(String::new, |user| format!(" (user {user:?})"));
         shared.note(
             id,
             NoteLevel::Warn,
-            "closed with 1013: it does not read what it is sent",
+            format!("closed with 1013: it does not read what it is sent{user}"),
         );
         // What was written before stays: it is whole, it is within the budget, and the 101 may be among it.
         let (code, reason) = crate::close::SLOW_CONSUMER;

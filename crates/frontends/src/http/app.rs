@@ -14,9 +14,10 @@ use super::{Http, State};
 use crate::app::{AppAnswer, AppId, Body, Gone, Outcome, Params, Request, Response, Verdict};
 use crate::identity::{Named, is_valid_user};
 use crate::journal::SlowKind;
+use crate::note::{Decision, NoteLevel};
 use crate::reply::{Refusal, Reply, write_response};
 use crate::route::{Handler, Route};
-use crate::shared::{NoteLevel, Shared};
+use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::stats::Handshake;
 use crate::step::{Block, Then};
@@ -213,6 +214,13 @@ impl Http {
                 shared.stats.handshake(Handshake::Refused);
                 let status = response.status.0;
                 let what = format!("handshake refused with {status} by the application");
+                shared.decided(&Decision {
+                    what: "connect",
+                    user: candidate.named.user.as_deref().unwrap_or_default(),
+                    code: status.into(),
+                    reason: "refused by the application",
+                    ..Decision::default()
+                });
                 shared.note(id, NoteLevel::Info, what);
                 return self.respond(id, head, &response, shared);
             }

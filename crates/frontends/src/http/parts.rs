@@ -8,9 +8,10 @@ use veche_proto::http::{ResponseBody, ResponseHead, Status, finish_chunks, write
 
 use super::{Http, KeptRequest, State};
 use crate::app::{AppAnswer, AppId, Beginning, Gone};
+use crate::note::NoteLevel;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::reply::{Refusal, write_app_head};
-use crate::shared::{NoteLevel, Shared};
+use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::step::{Block, Then};
 

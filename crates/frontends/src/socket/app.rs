@@ -108,7 +108,7 @@ impl Socket {
             Event::Ping(payload) => self.pong(id, payload, &mut shared.ports.outboxes),
             Event::Pong(_) => {}
             Event::Close { code, reason } => {
-                self.answer_close(id, code, reason, &mut shared.ports.outboxes);
+                self.answer_close(id, code, reason, shared);
                 self.app_over(
                     apps,
                     id,

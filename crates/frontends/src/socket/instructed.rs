@@ -8,7 +8,8 @@ use veche_hub::{
 
 use super::{Session, Socket};
 use crate::members::connection_id;
-use crate::shared::{NoteLevel, Shared};
+use crate::note::NoteLevel;
+use crate::shared::Shared;
 
 /// Channels that a back end has subscribed a session to, until their homes have answered.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@
 mod breaker;
 mod count;
 mod fetch;
+mod latency;
 mod object;
 mod seldom;
 mod signature;
@@ -11,6 +12,7 @@ mod signature;
 pub(crate) use breaker::Breaker;
 pub(crate) use count::Count;
 pub(crate) use fetch::{Answer, CONNECTIONS_MAX, Request};
+pub(crate) use latency::Latency;
 pub(crate) use object::Object;
 pub(crate) use seldom::Seldom;
 pub(crate) use signature::{SIGNATURE, sign};

@@ -57,12 +57,21 @@ pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), Failure> {
 }
 
 fn check(file: &Path) -> Found {
-    match config::load(file) {
-        Err(report) => Found::Bad(report),
-        Ok(config) => match Library::default().shelve(&config) {
-            Err(why) => Found::BadScript(why),
-            Ok(_) => Found::Fine(Box::new(config)),
-        },
+    let loaded = config::read(file).and_then(|text| Ok((config::parse(file, &text)?, text)));
+    let (config, text) = match loaded {
+        Ok(loaded) => loaded,
+        Err(report) => return Found::Bad(report),
+    };
+    let problems = config::faults(&config, &text);
+    if !problems.is_empty() {
+        return Found::Bad(Report {
+            problems,
+            unreadable: false,
+        });
+    }
+    match Library::default().shelve(&config) {
+        Err(why) => Found::BadScript(why),
+        Ok(_) => Found::Fine(Box::new(config)),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ mod dump;
 mod exit;
 mod generate;
 mod history;
+mod log;
 mod new;
 mod push;
 #[cfg(test)]
@@ -40,15 +41,9 @@ use status::Form;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// The configuration file
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        default_value = "./veche.toml",
-        global = true
-    )]
-    config: PathBuf,
+    /// The configuration file; by default ./veche.toml, or without one there /etc/veche/veche.toml
+    #[arg(short, long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -85,6 +80,8 @@ enum Command {
         #[command(flatten)]
         control: ControlArgs,
     },
+    /// Show what the running server decides about clients, as it happens: who connects, subscribes and publishes, and why not
+    Log(log::LogArgs),
     /// Write the rows of a table of the running server to standard output; without a name, list its tables
     Dump(dump::DumpArgs),
     /// What can be done with the history on disk while no server has it
@@ -215,8 +212,22 @@ fn suggest(error: &mut clap::Error) {
     }
 }
 
+/// The configuration of the folder, and that of the package.
+const FILES: [&str; 2] = ["./veche.toml", "/etc/veche/veche.toml"];
+
+/// The first of these files that is there; the first one if none is.
+fn found_of(files: [&str; 2]) -> PathBuf {
+    let there = files.iter().find(|file| Path::new(file).exists());
+    PathBuf::from(there.unwrap_or(&files[0]))
+}
+
 fn run(cli: Cli) -> Result<(), Failure> {
-    let file = cli.config;
+    let file = match (cli.config, &cli.command) {
+        (Some(file), _) => file,
+        // Who develops works on what is in the folder.
+        (None, Command::Dev | Command::Test(_)) => FILES[0].into(),
+        (None, _) => found_of(FILES),
+    };
     match cli.command {
         Command::New(args) => new::run(&args),
         Command::Serve { unsupervised: true } => {
@@ -263,6 +274,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             };
             status::run(&control::find(&file, control.control)?, form)
         }
+        Command::Log(args) => log::run(&file, args),
         Command::Dump(args) => dump::run(&file, args),
         Command::History {
             command: HistoryCommand::RenewEpochs,
@@ -288,5 +300,24 @@ fn serve(file: PathBuf, dev: bool) -> Result<(), Failure> {
             "the server was killed before its drain was done",
         )),
         Err(error) => Err(Failure::new(Exit::Failed, error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_package_s_configuration_is_found_where_the_folder_has_none() {
+        let folder = std::env::temp_dir().join(format!("veche-found-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let [here, packaged] = ["here", "packaged"].map(|name| folder.join(name));
+        let files = [&here, &packaged].map(|file| file.to_str().expect("text"));
+        assert_eq!(found_of(files), here, "neither is there");
+        std::fs::write(&packaged, "").expect("written");
+        assert_eq!(found_of(files), packaged);
+        std::fs::write(&here, "").expect("written");
+        assert_eq!(found_of(files), here);
+        let _ = std::fs::remove_dir_all(&folder);
     }
 }

@@ -17,6 +17,7 @@ use super::excerpt;
 use super::identity::KeySource;
 use super::names::parse_network;
 use super::raw::{self, Table};
+use super::readiness::made_by_systemd;
 use super::report::{Problem, Problems, Report, shown};
 use super::types::*;
 use super::value::Value;
@@ -229,7 +230,7 @@ pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
 }
 
 /// The folder that relative paths start at.
-fn base_of(file: &Path) -> PathBuf {
+pub(super) fn base_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
@@ -384,6 +385,7 @@ impl Checker<'_> {
     fn folder_of(&mut self, table: &Table, name: &str, path: &Path) {
         if let Some(folder) = path.parent()
             && !(self.world.is_folder)(folder)
+            && !made_by_systemd(folder)
         {
             self.problems.add(
                 table.value_at(name),

@@ -21,6 +21,7 @@ mod hooks;
 mod identity;
 mod names;
 mod raw;
+mod readiness;
 #[cfg(test)]
 mod reference;
 mod report;
@@ -37,6 +38,7 @@ pub(crate) use hooks::Hooks;
 pub(crate) use identity::{Hook, Jwt, KeySource, Pam, Published};
 pub(crate) use names::{ChannelPattern, Field, Identity, OriginRule};
 pub(crate) use raw::document;
+pub(crate) use readiness::faults;
 pub(crate) use report::{Problem, Problems, Report, did_you_mean, nearest, shown};
 pub(crate) use types::*;
 pub(crate) use units::{as_ms, parse_duration, parse_size};

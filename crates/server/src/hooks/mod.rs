@@ -23,7 +23,7 @@ use crate::config::{self, as_ms};
 use crate::process::{Clock, now};
 
 use answer::Said;
-pub(crate) use figures::{Asked, BUCKETS_MS, Figures};
+pub(crate) use figures::{Asked, Figures};
 
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
@@ -183,8 +183,7 @@ impl BackEnd {
         let figures = self.figures.of(self.kind);
         figures.waiting.sub(1);
         figures.asked(said.how);
-        let took_us = asked.elapsed().as_micros();
-        figures.took(u64::try_from(took_us).unwrap_or(u64::MAX));
+        figures.took.took(asked.elapsed());
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
         state.waiting -= 1;

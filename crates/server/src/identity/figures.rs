@@ -1,6 +1,6 @@
 //! What has come of questions to issuers, back ends and PAM; read by `/metrics`.
 
-use crate::asking::Count;
+use crate::asking::{Count, Latency};
 
 /// How a question to a back end or to PAM has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,8 @@ pub(crate) struct Figures {
     pub(crate) asked: [Count; Asked::COUNT],
     /// Requests that wait for a back end.
     pub(crate) waiting: Count,
+    /// How long back ends took to answer.
+    pub(crate) took: Latency,
     /// Sets of keys that were fetched, and fetches that have failed.
     pub(crate) fetched: [Count; 2],
     pub(crate) passwords: Passwords,

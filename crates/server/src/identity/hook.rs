@@ -21,7 +21,7 @@ use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Request, Seldom};
 use crate::config::{self, as_ms, unix_now_ms};
-use crate::process::Clock;
+use crate::process::{Clock, now};
 
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -165,8 +165,10 @@ impl Hook for BackEnd {
                     connections_max: CONNECTIONS_MAX,
                 };
                 let me = Weak::clone(&self.me);
+                let asked_at = now();
                 self.outbound.ask(get.into_call(), move |outcome| {
                     if let Some(me) = me.upgrade() {
+                        me.figures.took.took(now() - asked_at);
                         me.answered(digest, outcome);
                     }
                 });

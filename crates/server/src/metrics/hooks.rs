@@ -10,9 +10,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use veche_frontends::hooks::Kind;
 
-use super::NoExemplar;
+use super::histogram;
 use crate::common::Common;
-use crate::hooks::{Asked, BUCKETS_MS};
+use crate::hooks::Asked;
 
 /// Zeros where nobody is asked.
 pub(super) struct Decided(pub(super) Arc<Common>);
@@ -46,14 +46,8 @@ impl Collector for Decided {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for kind in Kind::OF_BACK_ENDS {
             let figures = hooks.figures().of(kind);
-            let bounds = BUCKETS_MS.iter().map(|&ms| ms as f64 / 1e3);
-            let took = figures.took.iter().map(|count| count.read());
-            let buckets: Vec<(f64, u64)> = bounds.chain([f64::INFINITY]).zip(took).collect();
-            let count = buckets.iter().map(|(_, count)| count).sum();
-            let sum = figures.took_us.read() as f64 / 1e6;
             let labels = [("kind", kind.name())];
-            let mut metric = family.encode_family(&labels)?;
-            metric.encode_histogram::<NoExemplar>(sum, count, &buckets, None)?;
+            histogram(family.encode_family(&labels)?, &figures.took)?;
         }
         let (name, help) = (
             "veche_hooks_waiting",

@@ -9,6 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use super::histogram;
 use crate::identity::{Asked, Identities};
 
 /// Reads the figures when it is asked.
@@ -53,6 +54,13 @@ impl Collector for Identity {
                 ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
             }
         }
+        let seconds = encoder.encode_descriptor(
+            "veche_hook_seconds",
+            "How long the back end took to say who a client is",
+            None,
+            MetricType::Histogram,
+        )?;
+        histogram(seconds, &figures.took)?;
         let started = encoder.encode_descriptor(
             "veche_pam_helpers_started",
             "Helper processes that have begun",

@@ -12,7 +12,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config::as_ms;
+use crate::decisions;
 use crate::dump::Wanted;
+use crate::process::Restarts;
 use crate::pulse::Stuck;
 
 /// Version of this conversation: said by both sides in their first message.
@@ -60,6 +62,8 @@ pub(crate) enum ToServer {
     Pulse,
     /// Write the rows of a table to the descriptor that travels ahead.
     Dump(Wanted),
+    /// Write decisions about clients to the descriptor that travels ahead, until its reader is gone.
+    Watch(decisions::Wanted),
 }
 
 /// See [`ToServer::Start`].
@@ -83,6 +87,9 @@ pub(crate) struct Start {
     /// Services of another process may still run: those of this one begin with `StartServices`.
     #[serde(default)]
     pub(crate) holds_services: bool,
+    /// How often server processes before this one ended by themselves.
+    #[serde(default)]
+    pub(crate) restarts: Restarts,
     /// How the sockets that came ahead are dealt out, in the order of `[[listen]]`.
     pub(crate) listeners: Vec<ListenerSockets>,
 }

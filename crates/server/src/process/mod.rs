@@ -12,6 +12,7 @@ pub(crate) mod inherited;
 pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod passing;
+mod restarts;
 pub(crate) mod signals;
 
 use std::io;
@@ -32,8 +33,10 @@ use veche_script::LoadRun;
 pub(crate) use self::inherited::{InheritedListener, deal};
 use self::link::Link;
 use self::message::{ToServer, ToSupervisor, VERSION};
+pub(crate) use self::restarts::{Ending, Restarts};
 use self::signals::Signals;
 use crate::config::{Config, as_ms};
+use crate::decisions;
 use crate::dump::Wanted;
 use crate::pulse::Stuck;
 use crate::sandbox::Confined;
@@ -68,6 +71,8 @@ pub(crate) struct Start {
     pub(crate) holds_services: bool,
     /// Services play the users of this run; `None` of a server.
     pub(crate) load_run: Option<Arc<dyn LoadRun>>,
+    /// How often server processes before this one ended by themselves.
+    pub(crate) restarts: Restarts,
 }
 
 /// The running server as the control thread sees it. No call may block for long: while one lasts, the
@@ -101,6 +106,8 @@ pub(crate) trait ServerControl {
     fn status(&self) -> serde_json::Value;
     /// Begins to write the rows of a table to a descriptor, by a thread of its own.
     fn dump(&self, wanted: Wanted, to: OwnedFd);
+    /// Begins to write decisions about clients to a descriptor, by a thread of its own.
+    fn watch(&self, wanted: decisions::Wanted, to: OwnedFd);
     /// Somebody has moved the log files away, but for the server's own log: goes on in new ones.
     fn reopen_logs(&self);
     /// The process ends: what was to be kept is written, and let go of.
@@ -147,6 +154,7 @@ struct Process {
     /// The supervisor was told that services have ended.
     has_told_services: bool,
     holds_services: bool,
+    restarts: Restarts,
     /// Duplicates of the listening sockets.
     listening: Vec<OwnedFd>,
 }
@@ -160,6 +168,7 @@ struct Prepared {
     logs: logging::Logs,
     dev: bool,
     holds_services: bool,
+    restarts: Restarts,
     listeners: Vec<InheritedListener>,
     listening: Vec<OwnedFd>,
 }
@@ -225,6 +234,7 @@ impl Prepared {
             logs,
             dev: start.dev,
             holds_services: start.holds_services,
+            restarts: start.restarts,
             listeners,
             listening,
         })
@@ -244,6 +254,7 @@ impl Prepared {
             has_cut_off: false,
             has_told_services: false,
             holds_services: self.holds_services,
+            restarts: self.restarts,
             listening: self.listening,
         };
         (process, self.listeners)
@@ -282,6 +293,7 @@ impl Process {
             boot: self.boot.take(),
             holds_services: self.holds_services,
             load_run: None,
+            restarts: self.restarts,
         }) {
             Ok(control) => control,
             Err(error) => {
@@ -406,17 +418,21 @@ impl Process {
                 let stuck = control.pulse();
                 self.say(&ToSupervisor::Pulse { stuck });
             }
-            ToServer::Dump(wanted) => {
-                let to = self
-                    .link
-                    .take_descriptors(1)
-                    .and_then(|mut some| some.pop());
-                match to {
-                    Some(to) => control.dump(wanted, to),
-                    None => warn!("the supervisor wants a dump and sent nothing to write to"),
-                }
-            }
+            ToServer::Dump(wanted) => match self.take_descriptor() {
+                Some(to) => control.dump(wanted, to),
+                None => warn!("the supervisor wants a dump and sent nothing to write to"),
+            },
+            ToServer::Watch(wanted) => match self.take_descriptor() {
+                Some(to) => control.watch(wanted, to),
+                None => warn!("the supervisor wants decisions and sent nothing to write to"),
+            },
         }
+    }
+
+    /// The descriptor that came with the last message.
+    fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        let mut some = self.link.take_descriptors(1)?;
+        some.pop()
     }
 
     fn reload(&mut self, control: &impl ServerControl, text: &str) -> Result<(), String> {

@@ -11,6 +11,7 @@ use super::Supervisor;
 use super::client::Client;
 use super::door::Door;
 use super::request::{Command, Request};
+use crate::process::message::ToServer;
 use crate::process::now;
 
 /// More wait in the socket's queue until one of these ends; none may stay for long.
@@ -124,7 +125,13 @@ impl Supervisor {
             match request.command {
                 Command::Status => self.ask_status(client),
                 Command::Dump => {
-                    let handed = self.hand_on(request.dump, descriptor);
+                    let wanted = request.dump.map(ToServer::Dump);
+                    let handed = self.hand_on(wanted, descriptor);
+                    self.clients.answer(client, handed);
+                }
+                Command::Log => {
+                    let wanted = ToServer::Watch(request.log.unwrap_or_default());
+                    let handed = self.hand_on(Some(wanted), descriptor);
                     self.clients.answer(client, handed);
                 }
                 Command::Reload => self.reload(Some(client)),

@@ -30,7 +30,7 @@ use crate::config::as_ms;
 use crate::logging;
 use crate::process::link::Link;
 use crate::process::message::ListenerSockets;
-use crate::process::now;
+use crate::process::{Restarts, now};
 
 /// Version of [`State`]: a program takes over only from one that has the same.
 pub(crate) const HANDOVER_VERSION: u32 = 3;
@@ -61,6 +61,8 @@ struct State {
     retiring: Vec<RetiringState>,
     uptime_ms: u64,
     starts: u64,
+    #[serde(default)]
+    restarts: Restarts,
     upgrades: u64,
     /// The program's file, as the first one was named.
     binary: PathBuf,
@@ -94,6 +96,7 @@ pub(super) struct Inheritance {
     pub(super) retiring: Vec<(Server, Instant)>,
     pub(super) begun: Instant,
     pub(super) starts: u64,
+    pub(super) restarts: Restarts,
     pub(super) upgrades: u64,
     pub(super) binary: PathBuf,
 }
@@ -209,6 +212,7 @@ impl Supervisor {
                 .collect(),
             uptime_ms: as_ms(now() - self.begun),
             starts: self.starts,
+            restarts: self.restarts,
             upgrades: self.upgrades,
             binary: self.binary.clone(),
         };
@@ -290,6 +294,7 @@ pub(super) fn take() -> io::Result<Inheritance> {
         retiring,
         begun: ago(state.uptime_ms),
         starts: state.starts,
+        restarts: state.restarts,
         upgrades: state.upgrades,
         binary: state.binary,
     })

@@ -12,7 +12,7 @@ use super::watchdog::Watchdog;
 use super::{ServeError, Supervisor};
 use crate::config::Role;
 use crate::process::message::{Start, ToSupervisor, VERSION};
-use crate::process::now;
+use crate::process::{Ending, now};
 
 /// How the last server process died.
 pub(super) struct LastExit {
@@ -33,6 +33,7 @@ impl Supervisor {
             started_text: (self.current.text != self.started.text)
                 .then(|| self.started.text.clone()),
             dev: self.dev,
+            restarts: self.restarts,
             is_unjudged: false,
             holds_services: self.must_hold_services(),
             listeners: Vec::new(),
@@ -116,8 +117,13 @@ impl Supervisor {
         let Some(server) = self.server.take() else {
             return Ok(());
         };
+        let mut ending = match how.starts_with("signal") {
+            true => Ending::Signal,
+            false => Ending::Exit,
+        };
         if let Some(why) = &server.hung {
             how = format!("{how}, because {why}");
+            ending = Ending::Hang;
         }
         self.watchdog = Watchdog::default();
         let (pid, lived) = (server.pid(), now() - server.started);
@@ -135,6 +141,7 @@ impl Supervisor {
         if let Some(failure) = server.failure.filter(|_| !self.was_ready) {
             return Err(ServeError::Server(failure));
         }
+        self.restarts.count(ending);
         let served = served(server.ready_at, now());
         let wait = self.revival.wait_after(served);
         error!(

@@ -56,7 +56,7 @@ use crate::descriptors::{self, Raised};
 use crate::logging::{self, LogError, Logs};
 use crate::process::message::ToServer;
 use crate::process::signals::Signals;
-use crate::process::{now, poll_once};
+use crate::process::{Restarts, now, poll_once};
 
 /// How a supervisor came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +155,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         retiring,
         begun,
         starts,
+        restarts,
         upgrades,
         binary,
     } = handover::take().map_err(ServeError::Handover)?;
@@ -204,6 +205,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         begun,
         was_ready: true,
         starts,
+        restarts,
         upgrades,
         retiring: retiring.collect(),
         watchdog: Watchdog::begin(now()),
@@ -255,6 +257,8 @@ struct Supervisor {
     /// Some server process has been ready.
     was_ready: bool,
     starts: u64,
+    /// Server processes that ended by themselves.
+    restarts: Restarts,
     upgrades: u64,
     last_exit: Option<LastExit>,
     upgrade: Option<Upgrade>,
@@ -308,6 +312,7 @@ impl Supervisor {
             begun: now(),
             was_ready: false,
             starts: 0,
+            restarts: Restarts::default(),
             upgrades: 0,
             last_exit: None,
             upgrade: None,

@@ -1,11 +1,12 @@
 //! What is said on the control socket: a line of JSON there, a line back.
 //!
 //! A request is `{"version":1,"command":"status"}`. An answer has `"ok": true` and more members, or `"ok": false`
-//! and an `"error"`. A `dump` comes with a descriptor (`SCM_RIGHTS`). Both ends take their words from here: `client` in
+//! and an `"error"`. `dump` and `log` come with a descriptor (`SCM_RIGHTS`). Both ends take their words from here: `client` in
 //! the supervisor, `cli::control` in the commands.
 
 use serde::{Deserialize, Serialize};
 
+use crate::decisions;
 use crate::dump::Wanted;
 
 /// Version of requests and answers.
@@ -26,6 +27,9 @@ pub(crate) struct Request {
     /// With `dump`: of what, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dump: Option<Wanted>,
+    /// With `log`: about whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) log: Option<decisions::Wanted>,
 }
 
 impl Request {
@@ -36,6 +40,7 @@ impl Request {
             command,
             now: false,
             dump: None,
+            log: None,
         }
     }
 }
@@ -48,6 +53,8 @@ pub(crate) enum Command {
     Status,
     /// Write the rows of a table to the descriptor that comes with the request; answered when the server process has it.
     Dump,
+    /// Write decisions about clients to the descriptor that comes with the request, until its reader is gone.
+    Log,
     /// Load the config file anew; answered when it is in force, or why not.
     Reload,
     /// Start the program that is installed by now, and have it take over; answered when it serves, or why not.

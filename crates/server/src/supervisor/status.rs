@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::Supervisor;
 use super::server::Server;
 use crate::config::as_ms;
-use crate::dump::Wanted;
 use crate::process::message::ToServer;
 use crate::process::now;
 
@@ -40,18 +39,18 @@ impl Supervisor {
         }
     }
 
-    /// Hands a client's wish for a dump, and what it is to be written to, on to the server process.
+    /// Hands a client's wish, and what is to be written to for it, on to the server process.
     pub(super) fn hand_on(
         &mut self,
-        wanted: Option<Wanted>,
+        wanted: Option<ToServer>,
         to: Option<OwnedFd>,
     ) -> Result<Value, String> {
         let (Some(wanted), Some(to)) = (wanted, to) else {
-            return Err("a dump is of a table, and to a descriptor".to_owned());
+            return Err("what is wanted, or the descriptor to write to, is missing".to_owned());
         };
         let server = self.ready_server();
-        let server = server.map_err(|why| format!("the server process has no tables: {why}"))?;
-        let said = server.say_with(to.as_fd(), &ToServer::Dump(wanted));
+        let server = server.map_err(|why| format!("the server process can't be asked: {why}"))?;
+        let said = server.say_with(to.as_fd(), &wanted);
         said.map_err(|error| format!("the server process can't be told: {error}"))?;
         Ok(json!({}))
     }

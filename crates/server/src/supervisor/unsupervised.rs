@@ -12,6 +12,7 @@ use super::listening::listen_on;
 use super::reload::Loaded;
 use super::server::introduce;
 use crate::descriptors;
+use crate::process::Restarts;
 use crate::process::link::Link;
 use crate::process::message::{Start, ToSupervisor, VERSION};
 use crate::{process, server};
@@ -36,6 +37,7 @@ pub(crate) fn run(file: &Path) -> Result<(), ServeError> {
         text,
         started_text: None,
         dev: false,
+        restarts: Restarts::default(),
         is_unjudged: false,
         holds_services: false,
         listeners: Vec::new(),

@@ -159,6 +159,7 @@ impl Supervisor {
             text: text.clone(),
             started_text: None,
             dev: self.dev,
+            restarts: self.restarts,
             is_unjudged: true,
             // Those of the process that serves run until this one does.
             holds_services: true,

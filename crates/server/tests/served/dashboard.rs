@@ -1,4 +1,4 @@
-//! The Grafana dashboard in packaging/ and the alarms of the guide ask for metrics that a real server has.
+//! The Grafana dashboard and the alert rules in packaging/ ask for metrics that a real server has.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::alerts;
 use crate::support::{Server, USUAL, get};
 
 /// Every PromQL expression below `value`.
@@ -30,7 +31,7 @@ fn expressions(value: &Value, into: &mut Vec<String>) {
 fn metrics_of(expression: &str) -> impl Iterator<Item = &str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = expression.split(move |c| !is_word(c));
-    words.filter(|word| word.starts_with("veche_"))
+    words.filter(|word| word.starts_with("veche_") || word.starts_with("process_"))
 }
 
 /// What a metric is called in `# HELP`, which has no suffix.
@@ -63,13 +64,12 @@ fn the_dashboard_asks_for_what_there_is() {
     let mut asked = Vec::new();
     expressions(&dashboard["panels"], &mut asked);
     expressions(&dashboard["templating"], &mut asked);
-    // The alarms of the guide as well.
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/operate.md");
-    let guide = fs::read_to_string(guide).expect("a page");
-    let (_, alarms) = guide.split_once("```promql\n").expect("alarms");
-    let alarms = alarms.split("```").next().expect("all of them");
-    let ours = |line: &&str| !line.starts_with('#') && line.contains("veche_");
-    asked.extend(alarms.lines().filter(ours).map(str::to_owned));
+    let rules = fs::read_to_string(alerts::rules()).expect("alert rules");
+    let expressions = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("expr: "));
+    let ours = expressions.filter(|line| metrics_of(line).next().is_some());
+    asked.extend(ours.map(str::to_owned));
     assert!(asked.len() > 30, "{asked:?}");
     let mut families = BTreeSet::new();
     for expression in &asked {

@@ -133,7 +133,8 @@ fn what_is_not_there_is_one_line_and_a_code() {
     assert!(code == Some(2) && said.contains("TABLE"), "{said}");
     // Without a descriptor there is nothing to write to.
     let answer = server.ask("dump").expect("an answer");
-    let expected = json!({"ok": false, "error": "a dump is of a table, and to a descriptor"});
+    let missing = "what is wanted, or the descriptor to write to, is missing";
+    let expected = json!({"ok": false, "error": missing});
     assert_eq!(answer, expected);
     assert_eq!(written(&server, &["dump", "users"]), "");
 }

@@ -1,9 +1,9 @@
 //! A parser of the metrics' text as small as it can be, strict about what the format promises.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 
-use super::get;
+use super::{Http, get};
 
 /// One scrape: samples by name and labels as they are written.
 pub(crate) struct Metrics(HashMap<String, f64>);
@@ -13,6 +13,13 @@ impl Metrics {
         let response = get(internal, "/metrics");
         assert_eq!(response.status, 200);
         Self::parse(response.text())
+    }
+
+    /// The same of a server that may not be there.
+    pub(crate) fn try_scrape(internal: SocketAddr) -> Option<Self> {
+        let mut http = Http::over(TcpStream::connect(internal).ok()?);
+        let response = http.request("GET", "/metrics", "", b"").ok()?;
+        (response.status == 200).then(|| Self::parse(response.text()))
     }
 
     /// Reads the OpenMetrics text format; panics where it is broken.

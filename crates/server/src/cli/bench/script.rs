@@ -23,7 +23,7 @@ use super::screen::Line;
 use super::{deliver, interrupts, mask, not_run, plan, started, verdict};
 use crate::cli::exit::{Exit, Failure};
 use crate::config::{self, Config};
-use crate::process::{ServerControl, Start};
+use crate::process::{Restarts, ServerControl, Start};
 use crate::{descriptors, logging, server};
 
 /// How long connections have to say good-bye at the end.
@@ -48,6 +48,7 @@ pub(super) fn run(args: &ScriptArgs) -> Result<(), Failure> {
         boot: None,
         holds_services: false,
         load_run: Some(Arc::new(Users(Arc::clone(&run)))),
+        restarts: Restarts::default(),
     })
     .map_err(|error| Failure::new(Exit::Usage, error))?;
     let planned_ns = run.plan().duration_ns + run.plan().warmup_ns;

@@ -1,0 +1,60 @@
+//! `veche log`: what the running server decides about a user or in a channel, as it happens.
+//!
+//! The server process writes the lines to a socket of which the other end goes there with the request
+//! ([`crate::decisions`]). It ends with this command.
+
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use clap::Args;
+
+use super::ControlArgs;
+use super::control;
+use super::exit::{Exit, Failure, written};
+use crate::decisions::Wanted;
+use crate::supervisor::request::{Command, Request};
+
+/// About whom.
+#[derive(Args, Debug)]
+pub(super) struct LogArgs {
+    /// Only what is decided about this user
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// Only what is decided about this channel
+    #[arg(long, value_name = "CHANNEL")]
+    channel: Option<String>,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+/// Prints decisions until the server process ends, or the reader of the output is gone.
+pub(super) fn run(file: &Path, args: LogArgs) -> Result<(), Failure> {
+    let control = control::find(file, args.control.control)?;
+    let failed = |error: io::Error| Failure::new(Exit::Failed, error.to_string());
+    let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let wanted = Wanted {
+        user: args.user,
+        channel: args.channel,
+    };
+    let request = Request {
+        log: Some(wanted),
+        ..Request::new(Command::Log)
+    };
+    control.open_with(&request, Some(theirs.into()))?;
+    let mut bytes = [0; 16 << 10];
+    loop {
+        let count = ours.read(&mut bytes).map_err(failed)?;
+        if count == 0 {
+            let why = "the server process tells no more: it has ended, or too many look already";
+            return Err(Failure::new(Exit::NoServer, why));
+        }
+        let mut out = io::stdout().lock();
+        let outcome = io::Write::write_all(&mut out, &bytes[..count]);
+        let is_over = outcome.is_err();
+        written(outcome)?;
+        if is_over {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Decisions about clients, for somebody who looks for a user or a channel: `veche log`, and the log at level `debug`.
+//!
+//! A looker's descriptor comes over the control socket and from there to the server process, and a thread of its own writes
+//! to it, so that no worker waits for who reads. Lines beyond a bounded number are dropped, and the next line says so. It
+//! ends when the reader is gone. While nobody looks a decision costs one load of a flag.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::{Duration, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use rustix::net::RecvFlags;
+use serde::{Deserialize, Serialize};
+use tracing::{debug, warn};
+use veche_frontends::Decision;
+
+use crate::config::unix_now_ms;
+
+/// Most lookers at once: each has a thread.
+const LOOKERS_MAX: usize = 4;
+/// Lines that wait for one looker.
+const LINES_MAX: usize = 4096;
+/// How often a thread without lines looks whether its reader is there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What the lines are called in the log.
+const TARGET: &str = "veche::decision";
+
+/// Whose decisions are wanted; those of all without a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    /// About this user.
+    #[serde(default)]
+    pub(crate) user: Option<String>,
+    /// About this channel.
+    #[serde(default)]
+    pub(crate) channel: Option<String>,
+}
+
+impl Wanted {
+    fn has(&self, decision: &Decision<'_>) -> bool {
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_ref().is_none_or(|wanted| wanted == found)
+        };
+        is(&self.user, decision.user) && is(&self.channel, decision.channel)
+    }
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Decisions {
+    is_watched: AtomicBool,
+    lookers: Mutex<Vec<Looker>>,
+}
+
+struct Looker {
+    wanted: Wanted,
+    lines: SyncSender<String>,
+    dropped: u64,
+}
+
+impl Decisions {
+    /// Whether anybody looks.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched.load(Relaxed) || tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
+    }
+
+    /// Tells one to all who want it.
+    pub(crate) fn tell(&self, decision: &Decision<'_>) {
+        let Decision {
+            what,
+            user,
+            client,
+            channel,
+            code,
+            reason,
+        } = *decision;
+        debug!(target: TARGET, user, client, channel, code, reason, "{what}");
+        if !self.is_watched.load(Relaxed) {
+            return;
+        }
+        let mut lookers = self.lookers.lock();
+        lookers.retain_mut(|looker| !looker.wanted.has(decision) || looker.take(decision));
+        self.is_watched.store(!lookers.is_empty(), Relaxed);
+    }
+
+    /// Begins to write what is wanted, and returns at once. A looker too many sees the end.
+    pub(crate) fn begin(&self, wanted: Wanted, to: OwnedFd) {
+        let (lines, waiting) = sync_channel(LINES_MAX);
+        let mut lookers = self.lookers.lock();
+        lookers.retain(|looker| !looker.is_gone());
+        if lookers.len() >= LOOKERS_MAX {
+            return warn!("{LOOKERS_MAX} look at decisions already");
+        }
+        let spawned = thread::Builder::new()
+            .name("decisions".to_owned())
+            .spawn(move || write(&waiting, to));
+        if let Err(error) = spawned {
+            return warn!(%error, "no thread for a look at decisions");
+        }
+        lookers.push(Looker {
+            wanted,
+            lines,
+            dropped: 0,
+        });
+        self.is_watched.store(true, Relaxed);
+    }
+}
+
+impl Looker {
+    /// Takes a line without a wait; `false` once the reader is gone.
+    fn take(&mut self, decision: &Decision<'_>) -> bool {
+        let mut line = line(decision);
+        if self.dropped > 0 {
+            line = format!("{} lines were dropped\n{line}", self.dropped);
+        }
+        match self.lines.try_send(line) {
+            Ok(()) => self.dropped = 0,
+            Err(TrySendError::Full(_)) => self.dropped += 1,
+            Err(TrySendError::Disconnected(_)) => return false,
+        }
+        true
+    }
+
+    /// Whether its thread has ended.
+    fn is_gone(&self) -> bool {
+        matches!(
+            self.lines.try_send(String::new()),
+            Err(TrySendError::Disconnected(_))
+        )
+    }
+}
+
+/// `2026-11-27T18:30:02.123Z subscribe user="bob" client="…" channel="news" code=103 reason="permission denied"`
+fn line(decision: &Decision<'_>) -> String {
+    let now = UNIX_EPOCH + Duration::from_millis(unix_now_ms());
+    let now = humantime::format_rfc3339_millis(now);
+    let mut line = format!("{now} {}", decision.what);
+    for (name, text) in [
+        ("user", decision.user),
+        ("client", decision.client),
+        ("channel", decision.channel),
+    ] {
+        if !text.is_empty() {
+            // Quoted: what a client sent can forge no line. Writing into a string can't fail.
+            let _ = write!(line, " {name}={text:?}");
+        }
+    }
+    let _ = write!(line, " code={}", decision.code);
+    if !decision.reason.is_empty() {
+        let _ = write!(line, " reason={:?}", decision.reason);
+    }
+    line.push('\n');
+    line
+}
+
+/// Writes lines to a reader until it is gone.
+fn write(lines: &Receiver<String>, to: OwnedFd) {
+    let mut to = File::from(to);
+    loop {
+        let line = match lines.recv_timeout(LOOK_EVERY) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) if is_open(&to) => continue,
+            Err(_) => return,
+        };
+        if to.write_all(line.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether the other end of a socket is there. It never says anything.
+fn is_open(socket: &impl AsFd) -> bool {
+    let peeked = rustix::net::recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    peeked.is_err_and(|error| error == rustix::io::Errno::AGAIN)
+}

@@ -1,0 +1,106 @@
+//! What `/metrics` says of the server process as the system sees it, by the names that Prometheus's own clients use, and
+//! of its starts.
+
+use std::fmt;
+use std::fs;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::common::Common;
+use crate::config::unix_now_ms;
+
+/// Reads the figures when it is asked.
+pub(super) struct Process {
+    common: Arc<Common>,
+    /// Unix time of its start, in seconds.
+    started_s: f64,
+}
+
+impl Process {
+    /// Of this process.
+    pub(super) fn new(common: Arc<Common>) -> Self {
+        let lived = common.started.elapsed().as_secs_f64();
+        Self {
+            common,
+            started_s: unix_now_ms() as f64 / 1e3 - lived,
+        }
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Process")
+    }
+}
+
+/// Of all its threads, in seconds.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// `None` where the system does not tell.
+fn open_descriptors() -> Option<u64> {
+    let all = fs::read_dir("/proc/self/fd").ok()?;
+    // One of them is the folder's own.
+    Some((all.count() as u64).saturating_sub(1))
+}
+
+impl Collector for Process {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let limit = getrlimit(Resource::Nofile).current;
+        for (name, help, value) in [
+            (
+                "process_start_time_seconds",
+                "Unix time at which the server process began",
+                Some(self.started_s),
+            ),
+            (
+                "process_open_fds",
+                "Open descriptors of the server process",
+                open_descriptors().map(|count| count as f64),
+            ),
+            (
+                "process_max_fds",
+                "Most descriptors that it may have open",
+                limit.map(|limit| limit as f64),
+            ),
+            (
+                "veche_connections_max",
+                "Most connections at once: limits.connections, or what descriptors allow",
+                Some(self.common.connections_max() as f64),
+            ),
+        ] {
+            let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            if let Some(value) = value {
+                ConstGauge::new(value).encode(family)?;
+            }
+        }
+        let (name, help) = ("veche_build_info", "The version that runs; always 1");
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let labels = [("version", env!("CARGO_PKG_VERSION"))];
+        ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
+        let (name, help) = (
+            "process_cpu_seconds",
+            "CPU time of the server process, of user and system together",
+        );
+        let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(cpu_seconds()).encode(family)?;
+        let (name, help) = (
+            "veche_restarts",
+            "Server processes that the supervisor started because the one before had ended: by a code, by a signal such as that of the kernel without memory, or killed since it hung",
+        );
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (reason, count) in self.common.restarts.by_reason() {
+            ConstCounter::new(count).encode(family.encode_family(&[("reason", reason)])?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! How often server processes ended by themselves, by what ended them. The supervisor counts, and tells each process that
+//! it starts.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts since the supervisor began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Restarts {
+    exited: u64,
+    signaled: u64,
+    hung: u64,
+}
+
+/// What ended a server process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It exited.
+    Exit,
+    /// A signal: a crash, the kernel that has no memory left, somebody.
+    Signal,
+    /// The supervisor killed it, since it did not answer.
+    Hang,
+}
+
+impl Restarts {
+    /// One more.
+    pub(crate) fn count(&mut self, ending: Ending) {
+        *match ending {
+            Ending::Exit => &mut self.exited,
+            Ending::Signal => &mut self.signaled,
+            Ending::Hang => &mut self.hung,
+        } += 1;
+    }
+
+    /// All of them, with their labels in the metrics.
+    pub(crate) fn by_reason(&self) -> [(&'static str, u64); 3] {
+        [
+            ("exit", self.exited),
+            ("signal", self.signaled),
+            ("hang", self.hung),
+        ]
+    }
+}

@@ -1,0 +1,85 @@
+//! What `veche check` finds of what would keep a server with a good configuration from starting or from working.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+use rustix::process::geteuid;
+
+use super::{Folder, GOOD};
+
+/// Somebody who owns nothing, where the test may ask for that; else the test's own user.
+fn user() -> &'static str {
+    match geteuid().is_root() {
+        true => "user = \"65534\"\ngroup = \"65534\"\n",
+        false => "",
+    }
+}
+
+#[test]
+fn folders_and_secrets_out_of_reach_are_errors() {
+    let folder = Folder::new("readiness");
+    let closed = folder.0.join("closed");
+    fs::create_dir(&closed).unwrap();
+    let secret = folder.0.join("api.key");
+    fs::write(&secret, "a-key-that-is-long-enough-for-it\n").unwrap();
+    folder.write(&format!(
+        "[server]\n{}{GOOD}[api]\nkeys = [{{ file = \"api.key\" }}]\nblocks = \"closed/blocks\"\n\
+         [history]\npath = \"closed/history\"\n[[namespace]]\nname = \"chat\"\nhistory_size = 10\n",
+        user()
+    ));
+    let set_mode = |folder_mode, secret_mode| {
+        fs::set_permissions(&closed, Permissions::from_mode(folder_mode)).unwrap();
+        fs::set_permissions(&secret, Permissions::from_mode(secret_mode)).unwrap();
+    };
+    set_mode(0o777, 0o644);
+    let (code, _, err) = folder.run(&["check"]);
+    assert_eq!(code, 0, "{err}");
+
+    set_mode(0o555, 0o600);
+    let (code, out, err) = folder.run(&["check"]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    let told = |name: &str, what: &str| {
+        let is_it = |line: &&str| line.contains(&format!(": {name}: ")) && line.contains(what);
+        err.lines().filter(is_it).count()
+    };
+    assert_eq!(
+        told("blocks", "can't make files in ./closed, which belongs"),
+        1,
+        "{err}"
+    );
+    assert_eq!(
+        told("path", "can't make files in ./closed, which belongs"),
+        1,
+        "{err}"
+    );
+    assert!(err.contains("| path = \"closed/history\"\n"), "{err}");
+    let unread = usize::from(geteuid().is_root());
+    assert_eq!(
+        told("keys", "server.user can't read ./api.key"),
+        unread,
+        "{err}"
+    );
+    set_mode(0o777, 0o644);
+}
+
+#[test]
+fn folders_that_systemd_makes_may_be_missing() {
+    let folder = Folder::new("systemd");
+    let name = format!("veche-none-{}", std::process::id());
+    let config = |log: &str| {
+        format!(
+            "[server]\ncontrol = \"/run/{name}/veche.sock\"\n[access_log]\nfile = \"{log}/access.log\"\n\
+             {GOOD}[history]\npath = \"/var/lib/{name}/history\"\n[[namespace]]\nname = \"chat\"\nhistory_size = 10\n"
+        )
+    };
+    folder.write(&config(&format!("/var/log/{name}")));
+    let (code, _, err) = folder.run(&["check"]);
+    assert_eq!(code, 0, "{err}");
+    folder.write(&config(&format!("/srv/{name}")));
+    let (code, _, err) = folder.run(&["check"]);
+    assert_eq!(code, 1);
+    assert!(
+        err.contains(&format!("there is no folder /srv/{name}")),
+        "{err}"
+    );
+}
