@@ -96,7 +96,7 @@ fn has_memory(shared: &Shared) -> Result<(), Unwilling> {
     }
 }
 
-/// Tells whoever looks that a back end publishes.
+/// Reports a back end's publication to watchers.
 fn tell(target: &Target<'_>, shared: &Shared) {
     if !shared.process.is_watched() {
         return;

@@ -582,16 +582,6 @@ impl Connection {
         (self.listener != NO_LISTENER).then_some(self.listener)
     }
 
-    /// Returns whether it is a back end that pushes: lines, or a WebSocket of the API.
-    #[must_use]
-    pub fn is_back_end(&self) -> bool {
-        match &self.stage {
-            Stage::Lines(_) => true,
-            Stage::Socket(socket) => socket.is_back_end(),
-            Stage::Http(_) | Stage::Dialing(_) | Stage::Ending => false,
-        }
-    }
-
     fn work_on_input(&mut self, id: ConnectionId, shared: &mut Shared) {
         let mut input = self.input.take().unwrap_or_default();
         let taken = self.work(id, &mut input, shared);

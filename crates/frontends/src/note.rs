@@ -1,6 +1,6 @@
 //! What the log is to have of connections: what they did, and what was decided about them.
 //!
-//! Notes are for the operator, and limited in number. Decisions are told only while somebody looks at them
+//! Notes are for the operator, and limited in number. Decisions are reported only while they are watched
 //! ([`Process::is_watched`](crate::Process::is_watched)): one for each answer to a client.
 
 use veche_hub::ConnectionId;
@@ -45,7 +45,7 @@ pub struct Decision<'a> {
 }
 
 impl Shared {
-    /// Tells a decision to whoever looks.
+    /// Reports a decision to watchers.
     pub(crate) fn decided(&self, decision: &Decision<'_>) {
         if self.process.is_watched() {
             self.process.decided(decision);

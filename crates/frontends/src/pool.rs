@@ -75,8 +75,12 @@ mod tests {
         buffer.push(1);
         let place = buffer.as_ptr();
         pool.give(buffer);
+        pool.give(Vec::with_capacity(100));
+        assert_eq!(pool.spare(), 2);
+        drop(pool.take());
         let buffer = pool.take();
         assert!(buffer.is_empty() && buffer.as_ptr() == place);
+        assert_eq!(pool.spare(), 0);
         pool.give(Vec::with_capacity(BUFFER_BYTES_MAX + 1));
         pool.give(Vec::new());
         assert!(pool.spare.is_empty());

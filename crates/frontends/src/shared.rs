@@ -130,11 +130,11 @@ pub trait Process {
     fn node(&self) -> String {
         String::new()
     }
-    /// Whether somebody looks at decisions.
+    /// Returns whether decisions are watched.
     fn is_watched(&self) -> bool {
         false
     }
-    /// Something was decided about a client, while somebody looks.
+    /// Reports a decision about a client; to be called only while decisions are watched.
     fn decided(&self, decision: &Decision<'_>) {
         let _ = decision;
     }

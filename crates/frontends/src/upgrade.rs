@@ -434,7 +434,7 @@ impl Candidate<'_, '_> {
     }
 }
 
-/// Says to whoever looks that a session is open, and which channels it hears beside its user's own.
+/// Reports an open session to watchers, with the channels that it subscribes to beside its user's own.
 fn tell_open(id: ConnectionId, shared: &Shared) {
     let connected = Decision {
         what: "connect",

@@ -173,7 +173,7 @@ impl Course {
         watcher.wait_until(|sums, _| sums.ready);
         let sums = watcher.party.sums();
         if sums.opened == 0 && sums.failed > 0 {
-            // Nobody is there to be measured.
+            // There is nothing to measure.
             watcher.party.stop();
         }
         let start = Crew::soon();

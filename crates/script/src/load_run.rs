@@ -1,4 +1,4 @@
-//! Load scripts: what a script that plays users of a server under load can call, and what it tells whoever measures.
+//! Load scripts: the functions of a script that plays users of a server under load, and the interface to the load tester.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,8 +1,8 @@
-//! Decisions about clients, for somebody who looks for a user or a channel: `veche log`, and the log at level `debug`.
+//! Decisions about clients, filtered by user and channel for `veche log`, and in the log at level `debug`.
 //!
-//! A looker's descriptor comes over the control socket and from there to the server process, and a thread of its own writes
-//! to it, so that no worker waits for who reads. Lines beyond a bounded number are dropped, and the next line says so. It
-//! ends when the reader is gone. While nobody looks a decision costs one load of a flag.
+//! A watcher's descriptor comes over the control socket and from there to the server process, and a thread of its own writes
+//! to it, so that no worker waits for a reader. Lines beyond a bounded number are dropped, and the next line gives their
+//! number. A watcher ends when its reader is gone. Without watchers a decision costs one load of a flag.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -21,16 +21,16 @@ use veche_frontends::Decision;
 
 use crate::config::unix_now_ms;
 
-/// Most lookers at once: each has a thread.
-const LOOKERS_MAX: usize = 4;
-/// Lines that wait for one looker.
+/// Most watchers at once: each has a thread.
+const WATCHERS_MAX: usize = 4;
+/// Lines that wait for one watcher.
 const LINES_MAX: usize = 4096;
-/// How often a thread without lines looks whether its reader is there.
+/// How often a thread without lines checks that its reader is there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What the lines are called in the log.
 const TARGET: &str = "veche::decision";
 
-/// Whose decisions are wanted; those of all without a name.
+/// The decisions that a watcher wants; without names, all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     /// About this user.
@@ -54,22 +54,22 @@ impl Wanted {
 #[derive(Default)]
 pub(crate) struct Decisions {
     is_watched: AtomicBool,
-    lookers: Mutex<Vec<Looker>>,
+    watchers: Mutex<Vec<Watcher>>,
 }
 
-struct Looker {
+struct Watcher {
     wanted: Wanted,
     lines: SyncSender<String>,
     dropped: u64,
 }
 
 impl Decisions {
-    /// Whether anybody looks.
+    /// Returns whether decisions are written anywhere.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_watched.load(Relaxed) || tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
     }
 
-    /// Tells one to all who want it.
+    /// Passes a decision to the watchers that want it, and to the log.
     pub(crate) fn tell(&self, decision: &Decision<'_>) {
         let Decision {
             what,
@@ -83,26 +83,26 @@ impl Decisions {
         if !self.is_watched.load(Relaxed) {
             return;
         }
-        let mut lookers = self.lookers.lock();
-        lookers.retain_mut(|looker| !looker.wanted.has(decision) || looker.take(decision));
-        self.is_watched.store(!lookers.is_empty(), Relaxed);
+        let mut watchers = self.watchers.lock();
+        watchers.retain_mut(|watcher| !watcher.wanted.has(decision) || watcher.take(decision));
+        self.is_watched.store(!watchers.is_empty(), Relaxed);
     }
 
-    /// Begins to write what is wanted, and returns at once. A looker too many sees the end.
+    /// Adds a watcher, which writes from now on; returns at once. Beyond the limit the descriptor is closed.
     pub(crate) fn begin(&self, wanted: Wanted, to: OwnedFd) {
         let (lines, waiting) = sync_channel(LINES_MAX);
-        let mut lookers = self.lookers.lock();
-        lookers.retain(|looker| !looker.is_gone());
-        if lookers.len() >= LOOKERS_MAX {
-            return warn!("{LOOKERS_MAX} look at decisions already");
+        let mut watchers = self.watchers.lock();
+        watchers.retain(|watcher| !watcher.is_gone());
+        if watchers.len() >= WATCHERS_MAX {
+            return warn!("{WATCHERS_MAX} watchers of decisions already");
         }
         let spawned = thread::Builder::new()
             .name("decisions".to_owned())
             .spawn(move || write(&waiting, to));
         if let Err(error) = spawned {
-            return warn!(%error, "no thread for a look at decisions");
+            return warn!(%error, "no thread for a watcher of decisions");
         }
-        lookers.push(Looker {
+        watchers.push(Watcher {
             wanted,
             lines,
             dropped: 0,
@@ -111,7 +111,7 @@ impl Decisions {
     }
 }
 
-impl Looker {
+impl Watcher {
     /// Takes a line without a wait; `false` once the reader is gone.
     fn take(&mut self, decision: &Decision<'_>) -> bool {
         let mut line = line(decision);

@@ -1,4 +1,4 @@
-//! What became of a client's commands, for whoever looks at a user or a channel.
+//! Reports the decisions on a client's commands to watchers.
 
 use std::borrow::Cow;
 

@@ -114,6 +114,16 @@ impl Connection {
         self.disconnect(id, code, reason, shared);
     }
 
+    /// Returns whether it is a back end that pushes: lines, or a WebSocket of the API.
+    #[must_use]
+    pub fn is_back_end(&self) -> bool {
+        match &self.stage {
+            Stage::Lines(_) => true,
+            Stage::Socket(socket) => socket.is_back_end(),
+            Stage::Http(_) | Stage::Dialing(_) | Stage::Ending => false,
+        }
+    }
+
     /// The server goes away: sessions are closed, what is idle ends, what is under way is answered and then ends.
     pub fn drain(&mut self, id: ConnectionId, shared: &mut Shared) {
         match &mut self.stage {

@@ -1,4 +1,4 @@
-//! The end of a session, for whoever looks at what becomes of a user.
+//! Reports the end of a session to watchers.
 
 use veche_hub::ConnectionId;
 

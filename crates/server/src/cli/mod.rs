@@ -224,7 +224,7 @@ fn found_of(files: [&str; 2]) -> PathBuf {
 fn run(cli: Cli) -> Result<(), Failure> {
     let file = match (cli.config, &cli.command) {
         (Some(file), _) => file,
-        // Who develops works on what is in the folder.
+        // Development is about the files of the current folder.
         (None, Command::Dev | Command::Test(_)) => FILES[0].into(),
         (None, _) => found_of(FILES),
     };

@@ -30,7 +30,7 @@ enum Need {
     Secret,
 }
 
-/// Who writes it.
+/// The process that writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Supervisor,

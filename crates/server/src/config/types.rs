@@ -245,7 +245,7 @@ pub(crate) enum LogLevel {
 pub(crate) enum LogFormat {
     Text,
     Json,
-    /// For somebody who develops and reads it as it comes: short, in local time, in colours on a terminal.
+    /// For development: short, in local time, in colours on a terminal.
     Short,
 }
 
