@@ -21,7 +21,7 @@ const TELLING_TENTHS: u64 = 8;
 /// In how many steps the time of a drain passes when a world waits for its end.
 const STEPS: u64 = 10;
 
-/// A drain under way. Nobody accepts connections meanwhile.
+/// A drain under way.
 pub(crate) struct Drain {
     began_ms: u64,
     within_ms: u64,

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
-use veche_frontends::{End, Now, Parting, Role, Shared};
+use veche_frontends::{End, Now, Parting, Shared};
 use veche_hub::ConnectionId;
-use veche_worker::{Outgoing, Request, TransportCommand, TurnState, Write};
+use veche_worker::{Accepting, Outgoing, Request, TransportCommand, TurnState, Write};
 
 use crate::apps::{BackEndApp, Wanted};
 use crate::glue::{Arrival, Conditions, Glue, Letter, Message, Output, Told, Turn};
@@ -36,6 +36,7 @@ pub(crate) fn begin(all: Vec<Shared>, conditions: &Conditions) -> Vec<Box<dyn Gl
 struct Worker {
     worker: veche_worker::Worker<BackEndApp>,
     transports: Transports,
+    accepting: Accepting,
     mail: Mail,
     is_logged: bool,
     progress: Rc<Progress>,
@@ -112,6 +113,7 @@ impl Worker {
         Self {
             worker: veche_worker::Worker::new(shared, conditions.limits),
             transports: Transports::new(conditions.low_water_bytes, conditions.room_bytes),
+            accepting: Accepting::default(),
             mail: Mail::default(),
             is_logged: conditions.is_logged,
             progress,
@@ -229,19 +231,37 @@ impl Worker {
                 Letter::Message(message) => self.worker.handle_message(from, message),
                 Letter::Drain(within_ms, parting) => {
                     self.worker.handle_drain(within_ms, parting);
-                    self.stop_accepting(parting, out);
+                    // New connections are for the next process.
+                    if parting == Parting::Replaced {
+                        self.set_accepting(Accepting::Nothing, out);
+                    }
                 }
             }
         }
     }
 
-    /// New connections are for the next process; the back end alone still gets answers of one that stops.
-    fn stop_accepting(&mut self, parting: Parting, out: &mut Vec<Output>) {
+    /// Accepts from these listeners alone from now on.
+    fn set_accepting(&mut self, accepting: Accepting, out: &mut Vec<Output>) {
+        let before = std::mem::replace(&mut self.accepting, accepting);
         let listeners = &self.worker.shared().site.listeners;
         for (index, listener) in (0..).zip(listeners) {
-            let accepts = listener.role == Role::Internal && parting == Parting::Stopping;
-            out.push(Output::Accepts(index, accepts));
-            self.transports.set_accepting(index, accepts);
+            let accepts = accepting.takes(listener.role);
+            if accepts != before.takes(listener.role) {
+                out.push(Output::Accepts(index, accepts));
+                self.transports.set_accepting(index, accepts);
+            }
+        }
+    }
+
+    /// In a drain back ends are of no use without clients, and nothing is once the process waits for nothing any more.
+    fn settle_accepting(&mut self, out: &mut Vec<Output>) {
+        if self.accepting == Accepting::Nothing || !self.worker.is_draining() {
+            return;
+        }
+        if self.progress.with_services.get() == 0 {
+            self.set_accepting(Accepting::Nothing, out);
+        } else if self.progress.with_clients.get() == 0 {
+            self.set_accepting(Accepting::Clients, out);
         }
     }
 
@@ -337,6 +357,7 @@ impl Worker {
         self.count_unfinished(&unfinished);
         let posted = posted.into_iter();
         out.extend(posted.map(|(to, messages)| Output::Posted(to, messages)));
+        self.settle_accepting(out);
         let finished = finished.into_iter().filter(|(_, count)| *count > 0);
         out.extend(finished.map(|(of, count)| Output::Finished(of, count)));
     }

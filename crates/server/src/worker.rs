@@ -30,7 +30,7 @@ use veche_frontends::Shared;
 use veche_frontends::journal::SlowKind;
 use veche_mailbox::Mailbox;
 use veche_net::{CloseReason, ConnectionId, Driver, Event};
-use veche_worker::{TurnLimits, TurnState};
+use veche_worker::{Accepting, TurnLimits, TurnState};
 
 use crate::apps::Here;
 use crate::common::Common;
@@ -66,9 +66,7 @@ struct Rest<A: Host> {
     common: Arc<Common>,
     /// The site's listener of each of the driver's.
     listeners: Vec<u16>,
-    accept_paused: bool,
-    /// Nothing is accepted any more: the process goes away.
-    accept_over: bool,
+    accepting: Accepting,
     /// What TLS has opened, between two events.
     plain: Vec<u8>,
     line: sealed::Line,
@@ -112,8 +110,7 @@ impl<D: Driver, A: Host> Worker<D, A> {
             mailbox,
             common,
             listeners: Vec::new(),
-            accept_paused: false,
-            accept_over: false,
+            accepting: Accepting::default(),
             plain: Vec::new(),
             line: sealed::Line::default(),
             readings: Readings::default(),
@@ -205,7 +202,7 @@ impl<A: Host> Rest<A> {
             _ if self.line.is_waiting() => Some(0),
             TurnState::Busy => Some(0),
             TurnState::Idle(_) if !self.mailbox.sleep() => Some(0),
-            TurnState::Idle(within) if self.accept_paused => {
+            TurnState::Idle(within) if self.accepting != Accepting::Everything => {
                 Some(within.map_or(ACCEPT_RETRY_MS, |within| within.min(ACCEPT_RETRY_MS)))
             }
             TurnState::Idle(within) => within,

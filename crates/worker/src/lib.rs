@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accepting;
 mod apps;
 mod drain;
 mod limits;
@@ -18,6 +19,7 @@ mod turn;
 mod worker;
 mod write;
 
+pub use accepting::Accepting;
 pub use apps::{AppHost, NoApps};
 pub use limits::{APP_CREDITS, TurnLimits, TurnState};
 pub use message::{Outgoing, WorkerMessage};

@@ -370,3 +370,23 @@ fn another_configuration_is_in_force_at_once() {
     assert!(Arc::ptr_eq(&shared.site, &other));
     assert_eq!(shared.site.limits.connections_per_user, 5);
 }
+
+#[test]
+fn what_waits_is_told_by_name_until_it_does_not() {
+    let mut shared = shared(Arc::new(Bare), 0);
+    assert_eq!(shared.waiting().count(), 0);
+    let session = |index| ConnectionId {
+        index,
+        generation: 1,
+    };
+    shared.waiting_for_output.push(session(1));
+    shared.waiting_for_credit.extend([session(2), session(3)]);
+    let waiting: Vec<_> = shared.waiting().collect();
+    assert_eq!(
+        waiting,
+        [("waiting for output", 1), ("waiting for credit", 2)]
+    );
+    shared.waiting_for_output.clear();
+    let waiting: Vec<_> = shared.waiting().collect();
+    assert_eq!(waiting, [("waiting for credit", 2)]);
+}

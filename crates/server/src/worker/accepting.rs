@@ -8,6 +8,7 @@ use veche_frontends::access::Access;
 use veche_frontends::site::Role;
 use veche_frontends::stats::{SealFailure, TurnedAway};
 use veche_net::{ConnectionId, Driver, ListenerId};
+use veche_worker::Accepting;
 
 use super::preface::Preface;
 use super::transport::Transport;
@@ -46,7 +47,7 @@ impl<A: Host> Rest<A> {
         } else {
             self.let_in(driver, id, listener, peer, begin_by_ms);
         }
-        if at_cap && !self.accept_paused {
+        if at_cap && self.accepting == Accepting::Everything {
             self.common.warn_rarely(
                 || warn!(target: LOG, "the connection cap is reached: accepting pauses"),
             );
@@ -177,47 +178,36 @@ impl<A: Host> Rest<A> {
     /// At the cap browsers wait; the back end and the operator still get in, on the descriptors kept for them.
     pub(super) fn pause_accepting<D: Driver>(&mut self, driver: &mut D) {
         self.worker.shared().stats.accepts_stalled.add(1);
-        self.pause_listeners(driver, |role| role == Role::Public);
+        self.set_accepting(driver, Accepting::BackEnds);
     }
 
-    /// Ends accepting in a drain: of back ends once no client is left that they could reach, of the others when nothing is left
-    /// that the process waits for.
-    fn end_accepting<D: Driver>(&mut self, driver: &mut D) {
-        if self.common.have_services_ended() {
-            self.accept_over = true;
-            self.pause_listeners(driver, |_| true);
-        } else {
-            self.pause_listeners(driver, |role| role == Role::Push);
-        }
-    }
-
-    pub(super) fn pause_listeners<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        is_meant: impl Fn(Role) -> bool,
-    ) {
-        self.accept_paused = true;
+    pub(super) fn set_accepting<D: Driver>(&mut self, driver: &mut D, accepting: Accepting) {
+        let before = std::mem::replace(&mut self.accepting, accepting);
         for (index, &listener) in self.listeners.iter().enumerate() {
-            if is_meant(self.role(listener)) {
-                driver.pause_accept(ListenerId(index as u32));
+            let (role, id) = (self.role(listener), ListenerId(index as u32));
+            match (before.takes(role), accepting.takes(role)) {
+                (true, false) => driver.pause_accept(id),
+                (false, true) => driver.resume_accept(id),
+                (true, true) | (false, false) => {}
             }
         }
     }
 
-    /// Pauses or resumes accepting as the process comes to its cap or below it.
+    /// Pauses or resumes accepting as the process comes to its cap or below it, or as a drain goes on.
     pub(super) fn settle_accepting<D: Driver>(&mut self, driver: &mut D) {
-        if self.accept_over {
-            return;
-        }
-        if self.worker.is_draining() && self.common.are_clients_gone() {
-            return self.end_accepting(driver);
-        }
-        if !self.accept_paused && self.common.is_at_cap() {
-            self.pause_accepting(driver);
-        } else if self.accept_paused && self.common.is_below_cap() {
-            self.accept_paused = false;
-            (0..self.listeners.len() as u32)
-                .for_each(|index| driver.resume_accept(ListenerId(index)));
+        let is_draining = self.worker.is_draining();
+        let wanted = match self.accepting {
+            Accepting::Nothing => return,
+            _ if is_draining && self.common.have_services_ended() => Accepting::Nothing,
+            _ if is_draining && self.common.are_clients_gone() => Accepting::Clients,
+            Accepting::Everything if self.common.is_at_cap() => {
+                return self.pause_accepting(driver);
+            }
+            Accepting::BackEnds if self.common.is_below_cap() => Accepting::Everything,
+            same => same,
+        };
+        if wanted != self.accepting {
+            self.set_accepting(driver, wanted);
         }
     }
 }

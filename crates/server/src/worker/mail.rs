@@ -5,7 +5,7 @@ use std::sync::Arc;
 use veche_frontends::{Parting, Site};
 use veche_mailbox::{Class, Full};
 use veche_net::Driver;
-use veche_worker::{Outgoing, WorkerMessage};
+use veche_worker::{Accepting, Outgoing, WorkerMessage};
 
 use super::{Host, Rest};
 use crate::apps::{AppMail, Shelf};
@@ -57,8 +57,7 @@ impl<A: Host> Rest<A> {
         self.worker.handle_drain(within_ms, parting);
         // Connections that arrive while the server stops are answered: nobody else would take them from the queue.
         if parting == Parting::Replaced {
-            self.accept_over = true;
-            self.pause_listeners(driver, |_| true);
+            self.set_accepting(driver, Accepting::Nothing);
         }
     }
 
