@@ -76,10 +76,10 @@ impl From<io::Error> for RunError {
 ///
 /// # Errors
 /// See [`RunError`]. What servers do wrong is no error but part of the report.
-pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
+pub fn run(plan: Plan, mut around: Around<'_>) -> Result<Report, RunError> {
     let plan = Arc::new(plan);
     let own_before = watch::own_rss_bytes();
-    let (pid, member) = (around.pid, around.member.as_ref().map(copy));
+    let (pid, member) = (around.pid, around.member.take());
     let course = Course::follow(around, plan.warmup_ns, || {
         Party::muster(&plan, member.as_ref())
     })?;
@@ -240,13 +240,6 @@ impl Course {
         }
         report
     }
-}
-
-/// The same command once more; of its environment nothing is changed.
-fn copy(command: &Command) -> Command {
-    let mut copy = Command::new(command.get_program());
-    copy.args(command.get_args());
-    copy
 }
 
 struct Watcher<'a> {

@@ -339,10 +339,10 @@ impl Load {
     }
 }
 
-/// A stop would take an hour; the upgrade closes what the old process holds at once, and says so before.
+/// A stop would take an hour; the upgrade closes what the old process holds within half a second, and says so.
 #[test]
 fn an_upgrade_has_a_drain_time_of_its_own() {
-    let limits = "drain_time = \"1h\"\nupgrade_drain_time = \"0\"";
+    let limits = "drain_time = \"1h\"\nupgrade_drain_time = \"500ms\"";
     let mut veche = start("upgrade-drain", limits);
     let old = veche.server_pid();
     let mut sessions = [veche.open(), veche.open()];
@@ -353,7 +353,7 @@ fn an_upgrade_has_a_drain_time_of_its_own() {
         .output()
         .expect("it runs");
     let printed = String::from_utf8(output.stdout).expect("text");
-    let told = "the old one had 2 connections and closes them within 0 s";
+    let told = "the old one had 2 connections and closes them within 1 s";
     assert!(printed.contains(told), "{printed}");
     for session in &mut sessions {
         assert!(matches!(session.next(), Seen::Close(Some(1012), _)));
