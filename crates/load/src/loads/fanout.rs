@@ -461,6 +461,10 @@ impl Load for Fanout {
             self.judge(io, data);
             return;
         }
+        // Most messages of most servers.
+        if self.speech[who as usize] == Speech::Any && replies::is_one(data) {
+            return self.delivered(io, who, data);
+        }
         for message in replies::split(data, self.speech[who as usize]) {
             match self.speech[who as usize] {
                 Speech::Centrifugo { wants_pongs } if message == PING => {

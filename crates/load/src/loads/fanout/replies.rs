@@ -66,10 +66,16 @@ pub(super) fn read(line: &[u8], speech: Speech) -> Line {
     }
 }
 
+/// Returns whether a frame holds one message for sure.
+#[inline]
+pub(super) fn is_one(data: &[u8]) -> bool {
+    memchr::memchr(b'\n', data).is_none()
+}
+
 /// The messages of a frame: its lines if they are objects of JSON, each whole, else all of it.
 pub(super) fn split(data: &[u8], speech: Speech) -> impl Iterator<Item = &[u8]> {
     let is_object = |line: &[u8]| line.starts_with(b"{") && line.ends_with(b"}");
-    let are_lines = data.contains(&b'\n') && (speech != Speech::Any || lines(data).all(is_object));
+    let are_lines = !is_one(data) && (speech != Speech::Any || lines(data).all(is_object));
     let (split, whole) = match are_lines {
         true => (Some(lines(data)), None),
         false => (None, Some(data)),
