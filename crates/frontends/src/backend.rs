@@ -97,7 +97,7 @@ fn has_memory(shared: &Shared) -> Result<(), Unwilling> {
 }
 
 /// Reports a back end's publication to watchers.
-fn tell(target: &Target<'_>, shared: &Shared) {
+fn report_publish(target: &Target<'_>, shared: &Shared) {
     if !shared.process.is_watched() {
         return;
     }
@@ -161,7 +161,7 @@ impl Backend {
             BadCommand("\"data\" (or \"message\", or \"binary\") is missing".into())
         })?;
         self.admit(&command.target, shared)?;
-        tell(&command.target, shared);
+        report_publish(&command.target, shared);
         let mut payload_scratch = std::mem::take(&mut shared.scratch.payload);
         let mut name = std::mem::take(&mut shared.scratch.name);
         let result = data

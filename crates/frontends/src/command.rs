@@ -124,7 +124,8 @@ impl Target<'_> {
         }
     }
 
-    /// Says that a publication to users reached no connection. Channels without subscribers are nothing unusual.
+    /// Returns the note for a publication to users that reached no connection. Channels without subscribers are usual: they
+    /// have none.
     pub(crate) fn absence(&self) -> Option<&'static str> {
         match self {
             Self::User(_) => Some("the user has no connection"),

@@ -10,7 +10,7 @@ use crate::shared::Shared;
 /// Something that a connection did and the log should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Whose.
+    /// The connection that it is about.
     pub session: ConnectionId,
     /// Whether the operator should see it even without looking for it.
     pub level: NoteLevel,
@@ -40,7 +40,7 @@ pub struct Decision<'a> {
     pub channel: &'a str,
     /// 0 for yes; otherwise the code or the status that the client was given.
     pub code: u32,
-    /// Why, in words.
+    /// The reason, for people to read; empty where the code says all.
     pub reason: &'a str,
 }
 

@@ -92,20 +92,24 @@ impl Plan {
     /// The part of thread `index` of all threads of all processes: of each endpoint a range of its clients, counted
     /// within the endpoint.
     pub(crate) fn share(self: &Arc<Self>, index: u32) -> Share {
-        let parts = u64::from(self.threads.max(1) * self.processes.max(1));
-        let cut = |clients: u32, at: u64| (u64::from(clients) * at / parts) as u32;
-        let index = u64::from(index);
+        let parts = self.threads.max(1) * self.processes.max(1);
         Share {
             plan: Arc::clone(self),
-            index: index as u32,
-            parts: parts as u32,
+            index,
+            parts,
             ranges: self
                 .endpoints
                 .iter()
-                .map(|endpoint| cut(endpoint.clients, index)..cut(endpoint.clients, index + 1))
+                .map(|endpoint| part(endpoint.clients, index, parts))
                 .collect(),
         }
     }
+}
+
+/// Part `index` of so many consecutive parts, equal but for 1, of the numbers up to `total`.
+pub(crate) fn part(total: u32, index: u32, parts: u32) -> Range<u32> {
+    let cut = |at: u32| (u64::from(total) * u64::from(at) / u64::from(parts)) as u32;
+    cut(index)..cut(index + 1)
 }
 
 /// What one thread does of a plan.

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::clock::{SECOND, now_ns};
 use crate::control::Sums;
 use crate::latency::Times;
+use crate::plan::part;
 use crate::report::model::{Action, ScriptTally};
 use crate::tally::{Cause, Fault, Tally};
 
@@ -27,7 +28,7 @@ const NAMES_MAX: usize = 1000;
 pub struct ScriptPlan {
     /// The server's address, for the script and for the report.
     pub url: String,
-    /// Users in all.
+    /// Number of users, on all threads together.
     pub users: u32,
     /// Users that begin a second in all; `None`: all begin at once.
     pub users_per_second: Option<f64>,
@@ -47,7 +48,7 @@ pub struct ScriptRun {
     plan: ScriptPlan,
     /// `u64::MAX` until it is known.
     start_ns: AtomicU64,
-    /// When it was told to end early; `u64::MAX` if it was not.
+    /// When it was stopped early; `u64::MAX` if it was not.
     stopped_ns: AtomicU64,
     /// The waiting for actions under way ends too.
     is_aborted: AtomicBool,
@@ -99,11 +100,7 @@ impl ScriptRun {
     /// Numbers of the users that a thread plays, from 0.
     #[must_use]
     pub fn users(&self, thread: u32) -> Range<u32> {
-        let cut = |at: u32| {
-            let threads = u64::from(self.plan.threads.max(1));
-            (u64::from(self.plan.users) * u64::from(at) / threads) as u32
-        };
-        cut(thread)..cut(thread + 1)
+        part(self.plan.users, thread, self.plan.threads.max(1))
     }
 
     /// Seconds from now until a user begins; `None` while it is not known when the run starts.
@@ -124,7 +121,7 @@ impl ScriptRun {
         self.begun_users.fetch_add(1, Relaxed);
     }
 
-    /// Returns the time.
+    /// Returns the current time of the monotonic clock in nanoseconds.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         now_ns()
@@ -200,8 +197,8 @@ impl ScriptRun {
         }
     }
 
-    /// Counts a session that has ended before the time was over; an error that an action of it has raised is told to
-    /// [`action_ended`](Self::action_ended) alone.
+    /// Counts a session that has ended before the time was over; an error that one of its actions raised is passed to
+    /// [`action_ended`](Self::action_ended) instead.
     pub fn session_ended(&self, thread: u32, is_well: bool, error: Option<&str>) {
         let is_measured = now_ns() >= self.measured_from_ns();
         let mut part = self.parts[thread as usize].lock();

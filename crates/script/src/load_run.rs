@@ -31,13 +31,13 @@ pub trait LoadRun: fmt::Debug + Send + Sync {
     /// Seconds from now until a user begins; `None` while it is not known when the run starts.
     fn begins_in(&self, user: u32) -> Option<f64>;
 
-    /// A user begins.
+    /// Counts a user that begins its first session.
     fn user_begins(&self);
 
     /// Whether the time of the run is over.
     fn is_over(&self) -> bool;
 
-    /// Returns the time.
+    /// Returns the current time of the monotonic clock in nanoseconds.
     fn now_ns(&self) -> u64;
 
     /// An action begins; returns the time, or `None` if it may not since the run is over.

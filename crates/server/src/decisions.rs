@@ -33,10 +33,10 @@ const TARGET: &str = "veche::decision";
 /// The decisions that a watcher wants; without names, all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
-    /// About this user.
+    /// Only decisions about this user.
     #[serde(default)]
     pub(crate) user: Option<String>,
-    /// About this channel.
+    /// Only decisions about this channel.
     #[serde(default)]
     pub(crate) channel: Option<String>,
 }
@@ -70,7 +70,7 @@ impl Decisions {
     }
 
     /// Passes a decision to the watchers that want it, and to the log.
-    pub(crate) fn tell(&self, decision: &Decision<'_>) {
+    pub(crate) fn report(&self, decision: &Decision<'_>) {
         let Decision {
             what,
             user,

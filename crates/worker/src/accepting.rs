@@ -5,7 +5,7 @@ use veche_frontends::Role;
 /// The listeners that connections are accepted from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accepting {
-    /// All of them.
+    /// Every listener: nothing restricts accepting.
     #[default]
     Everything,
     /// Those that are not public: the process is at its cap.

@@ -25,7 +25,7 @@ pub(crate) struct Drain {
     services: ServicesStage,
     /// Services are told at the latest then.
     services_from_ms: u64,
-    /// Back ends are told at the latest then.
+    /// Back ends start to close then at the latest.
     back_ends_from_ms: u64,
     has_told_back_ends: bool,
     /// Connections to other servers are told after those of clients.
@@ -200,7 +200,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Tells back ends once no client of the process is left that they could reach, or the time has come.
+    /// Starts to close back ends once the process has no client left that they could reach, or their time has come.
     pub(crate) fn drain_back_ends(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         let Some(drain) = &mut self.drain else { return };

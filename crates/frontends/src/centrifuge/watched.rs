@@ -29,7 +29,7 @@ impl Centrifuge {
         (&self.info.user, &self.info.client)
     }
 
-    /// Tells what became of a command, if that is known.
+    /// Reports the outcome of a command, if it is known.
     pub(super) fn tell_outcome(
         &self,
         request: &Request<'_>,
@@ -43,7 +43,7 @@ impl Centrifuge {
         }
     }
 
-    /// The same of a command whose answer had to be waited for.
+    /// Reports the outcome of a command whose answer had to wait.
     pub(super) fn tell_late_outcome(
         &self,
         waiting: &Asking,
@@ -104,7 +104,7 @@ impl Asking {
     }
 }
 
-/// A token was refused.
+/// Reports a refused token, with the user of the connection as far as it is known.
 pub(super) fn refused_token(id: ConnectionId, reason: &str, shared: &Shared) {
     shared.decided(&Decision {
         what: "token",

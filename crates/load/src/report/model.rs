@@ -488,14 +488,14 @@ pub struct Action {
     pub name: String,
     /// Those that ended well in the measured time.
     pub count: u64,
-    /// `count` a second.
+    /// `count` divided by the measured seconds.
     pub per_second: f64,
     /// Those that raised an error, over the whole run.
     pub failed: u64,
     /// From their beginning to their end; of those that began in the measured time and did not fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// The first error.
+    /// The first error, with the script's line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
 }

@@ -11,7 +11,7 @@ use crate::apps::Library;
 use crate::colours::{Colour, Colours};
 use crate::config::{self, Config, Problem, Report};
 
-/// How the problems are told.
+/// Flags of `veche check`.
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {
     /// Print the problems as one JSON object, for editors
@@ -27,7 +27,7 @@ enum Found {
     BadScript(String),
 }
 
-/// Checks the file, and prints what is found.
+/// Checks the file, and prints its problems.
 pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), Failure> {
     let found = check(file);
     if args.json {

@@ -15,7 +15,7 @@ use super::exit::{Exit, Failure, written};
 use crate::decisions::Wanted;
 use crate::supervisor::request::{Command, Request};
 
-/// About whom.
+/// The user and the channel to filter by.
 #[derive(Args, Debug)]
 pub(super) struct LogArgs {
     /// Only what is decided about this user

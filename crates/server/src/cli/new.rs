@@ -63,7 +63,7 @@ const COMMON: [File; 2] = [
 #[folder = "../script/types"]
 struct Types;
 
-/// Where they go, as `.luarc.json` says.
+/// The folder of the types that `.luarc.json` names.
 const TYPES_FOLDER: &str = ".veche/types";
 
 /// Where the key of the API goes, and its length before it is encoded.
@@ -165,7 +165,7 @@ pub(super) fn run(args: &NewArgs) -> Result<(), Failure> {
     ))
 }
 
-/// Writes a key of the API that nobody else has, for the owner alone to read.
+/// Writes a random key of the API, readable by the owner alone.
 fn write_key(path: &Path) -> Result<(), Failure> {
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key)

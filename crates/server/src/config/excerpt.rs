@@ -1,4 +1,4 @@
-//! A problem as it is shown to people: the line of the file, a caret below what is wrong, and an example.
+//! The excerpt of a problem: the line of the file, a caret below what is wrong, and an example.
 //!
 //! Secrets are left out of the line, and of URLs user information and query. Which directive a problem is about is read
 //! off the text: the message begins with its name, or its line does, and the section is the last header before it.
@@ -151,7 +151,7 @@ fn blank_for_control(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }
 
-/// How many characters are what is wrong: a text in quotes, a word, one other character.
+/// The number of characters to mark: a text in quotes, a word, one other character.
 fn token_length(rest: &[char]) -> usize {
     let until = |ends: &dyn Fn(char) -> bool| rest.iter().position(|c| ends(*c));
     match rest.first() {
@@ -203,7 +203,7 @@ impl Problem {
         out
     }
 
-    /// For an editor.
+    /// Returns the problem as a JSON object for editors.
     pub(crate) fn to_json(&self, severity: &str) -> Json {
         let mut json = Map::new();
         json.insert("severity".to_owned(), severity.into());

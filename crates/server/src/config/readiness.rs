@@ -19,7 +19,7 @@ use super::value::{CertificateSource, Value};
 use crate::account::{Account, AccountError, Right};
 use crate::logging;
 
-/// What is asked of a path.
+/// The rights that a path needs.
 #[derive(Clone, Copy)]
 enum Need {
     /// A file that is written, in a folder where it can be made and replaced.
@@ -141,7 +141,7 @@ impl<'c> Search<'c> {
     }
 
     fn unwritable_file(&self, file: &Path, whose: Whose) -> Option<String> {
-        // A log that is there is the server process's to write, whoever has made it.
+        // An existing log is written by the server process, whichever user made it.
         if file.is_file() && !self.may(file, Right::Write, Whose::Server) {
             return Some(self.refusal("write", file, Whose::Server));
         }

@@ -38,7 +38,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// `veche.toml:12:1`
+    /// Returns file, line and column, such as `veche.toml:12:1`.
     pub(super) fn location(&self) -> String {
         let file = shown(&self.file);
         match self.place {

@@ -109,7 +109,7 @@ impl Process for Report {
     }
 
     fn decided(&self, decision: &Decision<'_>) {
-        self.common.decisions.tell(decision);
+        self.common.decisions.report(decision);
     }
 
     fn script_failed(&self, app: &str, what: &str) {

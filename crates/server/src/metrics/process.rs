@@ -24,7 +24,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Of this process.
+    /// Returns the collector of the figures of the process that the counters are of.
     pub(super) fn new(common: Arc<Common>) -> Self {
         let lived = common.started.elapsed().as_secs_f64();
         Self {
@@ -46,7 +46,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// `None` where the system does not tell.
+/// `None` where the system has no such figure.
 fn open_descriptors() -> Option<u64> {
     let all = fs::read_dir("/proc/self/fd").ok()?;
     // One of them is the folder's own.

@@ -14,16 +14,16 @@ pub(crate) struct Restarts {
 /// What ended a server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It exited.
+    /// It exited by itself, with whatever code.
     Exit,
-    /// A signal: a crash, the kernel that has no memory left, somebody.
+    /// A signal: a crash, the kernel's OOM killer, a person.
     Signal,
     /// The supervisor killed it, since it did not answer.
     Hang,
 }
 
 impl Restarts {
-    /// One more.
+    /// Counts one more server process that ended so.
     pub(crate) fn count(&mut self, ending: Ending) {
         *match ending {
             Ending::Exit => &mut self.exited,

@@ -121,7 +121,7 @@ fn an_action_that_hangs_is_an_error() {
 }
 
 #[test]
-fn a_script_that_plays_nobody_is_refused() {
+fn a_script_without_users_is_refused() {
     for (script, code, words) in [
         ("", 2, "calls no bench.user"),
         (

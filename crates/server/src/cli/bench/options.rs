@@ -68,7 +68,7 @@ pub(super) struct Common {
     pub(super) output: Output,
 }
 
-/// What a run tells, and where.
+/// The forms of the report and where they are written.
 #[derive(Args, Debug)]
 pub(super) struct Output {
     /// The server's process: adds its CPU time and memory, and its children's

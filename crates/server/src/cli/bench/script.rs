@@ -26,9 +26,9 @@ use crate::config::{self, Config};
 use crate::process::{Restarts, ServerControl, Start};
 use crate::{descriptors, logging, server};
 
-/// How long connections have to say good-bye at the end.
+/// Time for closing handshakes at the end.
 const DRAIN: Duration = Duration::from_millis(500);
-/// Between two looks at whether they have.
+/// Interval of checking whether connections have closed.
 const LOOK: Duration = Duration::from_millis(10);
 
 pub(super) fn run(args: &ScriptArgs) -> Result<(), Failure> {
