@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use veche_store::Store;
 
+use crate::clock::Pace;
 use crate::desk;
 use crate::refused::Refused;
 
@@ -156,7 +157,13 @@ impl World {
     /// turn's time.
     #[must_use]
     pub fn counting_runs() -> Self {
-        Self(Rc::new(desk::World::counting_runs()))
+        Self(Rc::new(desk::World::with_pace(Pace::Runs)))
+    }
+
+    /// As the default one, for tests whose turns have all the time that they need, however busy the machine is.
+    #[must_use]
+    pub fn untimed() -> Self {
+        Self(Rc::new(desk::World::with_pace(Pace::Still)))
     }
 
     /// As [`with_store`](Self::with_store), for tests: whatever is chance or the system's clock elsewhere is the

@@ -82,9 +82,9 @@ impl World {
         }
     }
 
-    pub(crate) fn counting_runs() -> Self {
+    pub(crate) fn with_pace(pace: Pace) -> Self {
         Self {
-            pace: Pace::Runs,
+            pace,
             ..Self::default()
         }
     }

@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use support::{ANN, BOB, Bench, limits};
-use veche_script::{Limits, MessageKind, Progress};
+use veche_script::{Limits, MessageKind, Progress, World};
 
 fn small_budget() -> Limits {
     Limits {
@@ -123,7 +123,8 @@ fn a_hundred_thousand_coroutines_sleep_and_wake() {
 
 #[test]
 fn many_handlers_within_their_budgets_share_turns() {
-    let mut bench = Bench::with(
+    let mut bench = Bench::in_world(
+        &World::default(),
         "local app = {}
         function app.message(conn, data)
           local n = 0

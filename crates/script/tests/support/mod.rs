@@ -71,7 +71,7 @@ pub(crate) fn load(folder: &Folder, script: &str, limits: Limits) -> Result<Vm, 
 }
 
 fn load_as(role: Role, folder: &Folder, script: &str, limits: Limits) -> Result<Vm, LoadError> {
-    load_in(&World::default(), role, folder, script, limits)
+    load_in(&World::untimed(), role, folder, script, limits)
 }
 
 fn load_in(
