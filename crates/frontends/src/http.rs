@@ -9,6 +9,7 @@
 mod app;
 mod body;
 mod call;
+mod exposition;
 mod named;
 mod parts;
 mod request;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use veche_hub::ConnectionId;
 use veche_proto::http::{Framing, Head, HttpError, Method, Status};
 
-use super::Http;
 use super::app::Question;
 use super::body::Purpose;
+use super::{Http, exposition};
 use crate::admin;
 use crate::api::Call;
 use crate::centrifuge::transport::Transport;
@@ -121,11 +121,17 @@ impl Http {
                     );
                 })
             }
-            Handler::Metrics => self.answer(id, head, shared, move |reply, id, shared| {
-                let text = shared.process.metrics();
-                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-                reply.write(id, Status::OK, kind, text.as_bytes(), shared);
-            }),
+            Handler::Metrics => {
+                let is_open_metrics = exposition::accepts_open_metrics(head);
+                self.answer(id, head, shared, move |reply, id, shared| {
+                    let text = shared.process.metrics();
+                    let (kind, text) = match is_open_metrics {
+                        true => (exposition::OPEN_METRICS, text),
+                        false => (exposition::PROMETHEUS, exposition::to_prometheus(&text)),
+                    };
+                    reply.write(id, Status::OK, kind, text.as_bytes(), shared);
+                })
+            }
             Handler::Static { root, variants } => {
                 let place = Place {
                     root,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use veche_frontends::access::{Access, Networks};
 use veche_frontends::admin::Look;
-use veche_frontends::hooks::{Decider, Deciders, Kind, Kinds};
+use veche_frontends::hooks::{BackEndId, Decider, Deciders, Kind, Kinds};
 use veche_frontends::identity::token::{Keychain, Place, Tokens};
 use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
@@ -337,6 +337,7 @@ fn namespaces() -> Namespaces {
         let access = veche_hub::Access {
             subscribe: Subscribing::Client,
             publish: Publishes::Subscriber,
+            ..Default::default()
         };
         namespaces.insert(
             name,
@@ -361,7 +362,11 @@ fn namespaces() -> Namespaces {
         ("token", Subscribing::Token, Publishes::Nobody),
         ("asked", Subscribing::Hook, Publishes::Hook),
     ] {
-        let access = veche_hub::Access { subscribe, publish };
+        let access = veche_hub::Access {
+            subscribe,
+            publish,
+            ..Default::default()
+        };
         namespaces.insert(
             name,
             Namespace {
@@ -374,6 +379,7 @@ fn namespaces() -> Namespaces {
         access: veche_hub::Access {
             subscribe: Subscribing::Client,
             publish: Publishes::Client,
+            ..Default::default()
         },
         ..Namespace::default()
     };
@@ -390,7 +396,7 @@ fn namespaces() -> Namespaces {
 fn deciders(of_app: &[Kind]) -> Deciders {
     let mut deciders = Deciders::default();
     for kind in Kind::OF_BACK_ENDS {
-        deciders.set(kind, Decider::BackEnd);
+        deciders.set(kind, Decider::BackEnd(BackEndId::default()));
     }
     deciders.headers = vec!["cookie".into(), "x-custom".into()];
     deciders.emulated = vec!["x-custom".into()];
@@ -502,7 +508,7 @@ impl Process for Quiet {
     }
 
     fn metrics(&self) -> String {
-        "# EOF\n".to_owned()
+        "metric 1\n# EOF\n".to_owned()
     }
 
     fn trouble(&self, what: &str) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::metrics::Metrics;
-use crate::support::{Server, USUAL, process, until};
+use crate::support::{Server, USUAL, get, process, until};
 
 /// Where they are.
 pub(crate) fn rules() -> PathBuf {
@@ -26,6 +26,30 @@ fn promtool(arguments: &[&str]) {
 #[test]
 fn prometheus_accepts_the_rules() {
     promtool(&["check", "rules", rules().to_str().expect("text")]);
+}
+
+#[test]
+fn prometheus_finds_nothing_wrong_with_the_metrics() {
+    let server = Server::start(USUAL);
+    let response = get(server.internal, "/metrics");
+    let text = response.text();
+    assert!(
+        text.contains("# TYPE veche_connections_accepted_total counter\n"),
+        "{text}"
+    );
+    let file = server.folder.join("metrics.txt");
+    fs::write(&file, text).expect("written");
+    let output = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(fs::File::open(&file).expect("it is there"))
+        .output()
+        .expect("Debian's package prometheus (tests/setup/packages.sh test)");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(
+        output.status.success() && said.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
 }
 
 /// Whether the crash-loop alert fires at the end of these values, which are seven seconds apart.

@@ -34,17 +34,15 @@ fn metrics_of(expression: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| word.starts_with("veche_") || word.starts_with("process_"))
 }
 
-/// What a metric is called in `# HELP`, which has no suffix.
+/// Returns the name of a metric's family on `/metrics`: that of its samples, but for histograms.
 fn family(name: &str, kinds: &dyn Fn(&str) -> Option<String>) -> Option<String> {
-    let counter = name
-        .strip_suffix("_total")
-        .filter(|name| kinds(name).as_deref() == Some("counter"));
+    let plain =
+        Some(name).filter(|name| matches!(kinds(name).as_deref(), Some("counter" | "gauge")));
     let histogram = ["_bucket", "_sum", "_count"]
         .iter()
         .find_map(|suffix| name.strip_suffix(suffix))
         .filter(|name| kinds(name).as_deref() == Some("histogram"));
-    let gauge = Some(name).filter(|name| kinds(name).as_deref() == Some("gauge"));
-    counter.or(histogram).or(gauge).map(str::to_owned)
+    plain.or(histogram).map(str::to_owned)
 }
 
 #[test]

@@ -3,22 +3,23 @@
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 
-use super::{Http, get};
+use super::Http;
+
+/// As Prometheus asks.
+const ACCEPT: &str = "Accept: application/openmetrics-text;version=1.0.0\r\n";
 
 /// One scrape: samples by name and labels as they are written.
 pub(crate) struct Metrics(HashMap<String, f64>);
 
 impl Metrics {
     pub(crate) fn scrape(internal: SocketAddr) -> Self {
-        let response = get(internal, "/metrics");
-        assert_eq!(response.status, 200);
-        Self::parse(response.text())
+        Self::try_scrape(internal).expect("the server is there")
     }
 
     /// The same of a server that may not be there.
     pub(crate) fn try_scrape(internal: SocketAddr) -> Option<Self> {
         let mut http = Http::over(TcpStream::connect(internal).ok()?);
-        let response = http.request("GET", "/metrics", "", b"").ok()?;
+        let response = http.request("GET", "/metrics", ACCEPT, b"").ok()?;
         (response.status == 200).then(|| Self::parse(response.text()))
     }
 
