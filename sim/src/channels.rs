@@ -178,10 +178,12 @@ impl Kind {
                 Self::Decided => Access {
                     subscribe: Subscribing::Hook,
                     publish: Publishing::Hook,
+                    ..Access::default()
                 },
                 _ => Access {
                     subscribe: Subscribing::Client,
                     publish: Publishing::Subscriber,
+                    ..Access::default()
                 },
             },
             presence: self.has_presence(),

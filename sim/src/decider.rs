@@ -197,7 +197,7 @@ impl World {
     fn note_decision(&mut self, worker: usize, question: &Question, fate: Fate) -> Check {
         let Question { session, kind, .. } = *question;
         self.ledger.seen.note(match (fate, question.decider) {
-            (Fate::Granted(_), Decider::BackEnd) => Event::Granted,
+            (Fate::Granted(_), Decider::BackEnd(_)) => Event::Granted,
             (Fate::Granted(_), Decider::App { .. }) => Event::GrantedByApp,
             _ => Event::Denied,
         });

@@ -179,7 +179,7 @@ impl Driven {
     pub(crate) fn decided(&mut self, question: &Question, verdict: Verdict, now: Now) {
         let (session, id) = (question.session, question.id);
         match question.decider {
-            Decider::BackEnd => self.verdicts.push((session, id, verdict)),
+            Decider::BackEnd(_) => self.verdicts.push((session, id, verdict)),
             Decider::App { .. } => {
                 let shared = self.shared_mut();
                 shared.set_now(now);

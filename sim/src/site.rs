@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use serde_json::json;
 use veche_frontends::access::{Access, Networks};
-use veche_frontends::hooks::{Decider, Deciders, Kind};
+use veche_frontends::hooks::{BackEndId, Decider, Deciders, Kind};
 use veche_frontends::identity::token::{Keychain, Place, Tokens};
 use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
@@ -159,7 +159,7 @@ fn decided(decides: Decides, carrier: Carrier, deciders: Deciders) -> Route {
 fn by_back_end() -> Deciders {
     let mut deciders = Deciders::default();
     for kind in Kind::OF_BACK_ENDS {
-        deciders.set(kind, Decider::BackEnd);
+        deciders.set(kind, Decider::BackEnd(BackEndId::default()));
     }
     deciders
 }

@@ -123,6 +123,8 @@ enum State {
     /// Of a connect command no good one has come.
     Fresh,
     Connected,
+    /// Its handshake was refused for good: it is closed before it can say anything.
+    Refused(DisconnectCode),
 }
 
 /// What has been asked of a home elsewhere, and on behalf of which command.
@@ -339,8 +341,17 @@ impl Centrifuge {
         self.go_on(cx)
     }
 
+    /// Refuses the client. SDKs take a refused handshake for a network error and try for ever; after a terminal code
+    /// they give up.
+    pub(crate) fn refuse(&mut self, code: DisconnectCode) {
+        self.state = State::Refused(code);
+    }
+
     /// Goes on with the commands there are.
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) -> Flow {
+        if let State::Refused(code) = self.state {
+            return code.into();
+        }
         loop {
             let flow = match self.go_on_with_answer(cx) {
                 Flow::GoOn => self.go_on_with_message(cx),
@@ -603,7 +614,7 @@ impl Centrifuge {
     /// The same while what comes is not read: who can't speak has not gone silent.
     pub(crate) fn blocked_deadline_ms(&self, now: Now) -> u64 {
         match self.state {
-            State::Fresh => self.pinged_ms + STALE_MS,
+            State::Fresh | State::Refused(_) => self.pinged_ms + STALE_MS,
             State::Connected => self.subscriptions.deadline_ms(now, self.channel_awaited()),
         }
     }
@@ -611,7 +622,7 @@ impl Centrifuge {
     /// The same while somebody decides: its client is pinged, and nothing of it is heard.
     pub(crate) fn judged_deadline_ms(&self, shared: &Shared) -> u64 {
         match self.state {
-            State::Fresh => u64::MAX,
+            State::Fresh | State::Refused(_) => u64::MAX,
             State::Connected => self.deadline_ms(shared),
         }
     }

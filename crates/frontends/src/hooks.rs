@@ -99,7 +99,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decider {
     /// The back end, by HTTP.
-    BackEnd,
+    BackEnd(BackEndId),
     /// An application of this worker.
     App {
         /// Which.
@@ -108,6 +108,10 @@ pub enum Decider {
         timeout_ms: u64,
     },
 }
+
+/// A back end that decides on one kind of questions, by a number that the process has given it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackEndId(pub u32);
 
 /// What an application decides on. This changes with its code, for connections that are there too.
 #[derive(Debug)]
@@ -373,12 +377,13 @@ mod tests {
     fn an_application_decides_before_the_back_end_on_what_it_has_handlers_for() {
         let kinds = Arc::new(Kinds::default());
         let mut deciders = Deciders::default();
-        deciders.set(Kind::Rpc, Decider::BackEnd);
-        deciders.set(Kind::Connect, Decider::BackEnd);
+        let by_back_end = Decider::BackEnd(BackEndId(1));
+        deciders.set(Kind::Rpc, by_back_end);
+        deciders.set(Kind::Connect, by_back_end);
         let (app, timeout_ms) = (AppId(7), 1000);
         deciders.set_app(app, timeout_ms, Arc::clone(&kinds));
         let of = |deciders: &Deciders| Kind::ALL.map(|kind| deciders.of(kind));
-        let (none, back_end) = (None, Some(Decider::BackEnd));
+        let (none, back_end) = (None, Some(by_back_end));
         let by_app = Some(Decider::App { app, timeout_ms });
         assert_eq!(of(&deciders), [by_app; 8]);
         kinds.set(std::iter::empty());

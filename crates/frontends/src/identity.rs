@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use veche_centrifuge::DisconnectCode;
 use veche_hub::ConnectionId;
 use veche_jwt::Refusal;
 use veche_proto::http::{Head, Status};
@@ -269,6 +270,15 @@ impl Unknown {
                 Status::SERVICE_UNAVAILABLE
             }
             Self::Guessing { .. } => Status::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// The code by which clients of Centrifugo's protocol learn that another try will not do.
+    pub(crate) fn disconnect(self) -> Option<DisconnectCode> {
+        match self {
+            Self::Stranger => Some(DisconnectCode::InvalidToken),
+            Self::Unwanted | Self::Blocked => Some(DisconnectCode::PermissionDenied),
+            _ => None,
         }
     }
 

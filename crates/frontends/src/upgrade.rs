@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use veche_centrifuge::Encoding;
+use veche_centrifuge::{DisconnectCode, Encoding};
 use veche_hub::{
     Answer, ChannelName, ConnectionId, Position, Since, SubscribeOptions, Subscribing, Ticket,
 };
@@ -57,6 +57,8 @@ pub(crate) struct Candidate<'a, 'b> {
     session: Session,
     /// Who it is by the route's identity; nobody until that is found out.
     pub(crate) named: Named,
+    /// With this code it is closed right after the handshake.
+    refusal: Option<DisconnectCode>,
     /// What it asked to hear beside its user's own channel.
     channels: Vec<String>,
     /// Up to where it says to know them.
@@ -77,6 +79,8 @@ pub(crate) struct Registration {
     asked: Option<u64>,
     /// Where in the outbox the 101 begins.
     written_at: usize,
+    /// With this code the session is closed as soon as it is open.
+    refusal: Option<DisconnectCode>,
     /// For an application that is told when the session is open.
     pub(crate) opening: Option<Box<KeptRequest>>,
 }
@@ -145,6 +149,7 @@ pub(crate) fn judge<'a, 'b>(
         upgrade,
         session,
         named: Named::default(),
+        refusal: None,
         channels,
         joining: SubscribeOptions {
             since,
@@ -279,6 +284,15 @@ impl Candidate<'_, '_> {
         )
     }
 
+    /// Has a client that is refused for good learn it by a terminal close code, if its protocol has one. Returns whether
+    /// it does.
+    pub(crate) fn refuse_for_good(&mut self, why: Unknown) -> bool {
+        if matches!(self.session, Session::Centrifuge(_)) {
+            self.refusal = why.disconnect();
+        }
+        self.refusal.is_some()
+    }
+
     /// Whether its client may say who it is after the handshake.
     pub(crate) fn may_be_named_later(&self) -> bool {
         matches!(self.session, Session::Centrifuge(_))
@@ -368,6 +382,9 @@ impl Candidate<'_, '_> {
                     false => Transport::WebSocket,
                 };
                 session.may_ask(transport.name(), self.head, self.route);
+                if let Some(code) = self.refusal {
+                    session.refuse(code);
+                }
                 None
             }
             (_, user) => user.map(|user| format!("#{user}")),
@@ -391,6 +408,7 @@ impl Candidate<'_, '_> {
             user: None,
             asked: None,
             written_at,
+            refusal: self.refusal,
             opening: None,
         };
         let channels: Vec<String> = personal.into_iter().chain(self.channels).collect();
@@ -432,6 +450,27 @@ impl Candidate<'_, '_> {
         }
         Ok(registration)
     }
+}
+
+/// Has a session closed that was refused for good, and reports that to watchers.
+pub(crate) fn tell_refused(id: ConnectionId, code: DisconnectCode, shared: &mut Shared) {
+    let reason = code.words();
+    shared.note_as(
+        reason,
+        id,
+        NoteLevel::Info,
+        format!("closed with {}: {reason}", code.code()),
+    );
+    shared.decided(&Decision {
+        what: "connect",
+        code: code.code().into(),
+        reason,
+        ..Decision::default()
+    });
+    shared
+        .ports
+        .kicks
+        .push((id, code.code(), reason.to_owned()));
 }
 
 /// Reports an open session to watchers, with the channels that it subscribes to beside its user's own.
@@ -522,6 +561,10 @@ impl Registration {
         shared.ports.outboxes.journal.opened(id);
         shared.stats.sessions.add(1);
         shared.ports.outboxes.release(id);
+        if let Some(code) = self.refusal {
+            tell_refused(id, code, shared);
+            return self.socket;
+        }
         tell_open(id, shared);
         // Meanwhile: the call that closed the user's connections did not find this one yet.
         let end = self.user.as_deref().and_then(|user| match user {

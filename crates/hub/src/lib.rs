@@ -93,8 +93,8 @@ pub use mail::{Class, Mail, Registration};
 pub use membership::SubscribeError;
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use namespace::{
-    Access, Budget, Differences, History, Namespace, Namespaces, Publishing, Recovery, Subscribing,
-    USERS, namespace_of,
+    Access, Budget, Differences, History, Namespace, Namespaces, Publishing, Reading, Recovery,
+    Subscribing, USERS, namespace_of,
 };
 pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};

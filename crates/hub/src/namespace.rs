@@ -55,6 +55,22 @@ pub struct Access {
     pub subscribe: Subscribing,
     /// Who may publish.
     pub publish: Publishing,
+    /// Who may read the history.
+    pub history: Reading,
+    /// Who may read the presence.
+    pub presence: Reading,
+}
+
+/// Which clients may read the history or the presence of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// None.
+    Nobody,
+    /// Those that are subscribed to it.
+    #[default]
+    Subscriber,
+    /// Every one that could subscribe, but of what is private only subscribers.
+    Client,
 }
 
 /// Which clients may subscribe to a channel.

@@ -15,7 +15,6 @@ use landlock::{
     PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
     RulesetStatus, Scope, make_bitflags,
 };
-use veche_calls::SecretUrl;
 
 use crate::config::{Config, Handler, Identity, KeySource, StaticRoot};
 use crate::logging;
@@ -179,8 +178,7 @@ fn config_ports(config: &Config) -> BTreeSet<u16> {
         KeySource::Published(set) => Some(set.url.expose()),
         _ => None,
     });
-    let hooks = config.hooks.iter().flat_map(|hooks| &hooks.urls);
-    let hooks = hooks.filter_map(|url| url.as_ref().map(SecretUrl::expose));
+    let hooks = config.hook_urls().map(|(_, url)| url.expose());
     let events = config.events.iter().map(|events| events.url.expose());
     let urls = identities.chain(keys).chain(hooks).chain(events);
     urls.filter_map(|url| url::Url::parse(url).ok()?.port_or_known_default())
@@ -246,7 +244,10 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     if let Some(file) = config.jwt.as_ref().and_then(|jwt| jwt.keys.file()) {
         folder_of(file);
     }
-    for file in [&config.hook.ca, &config.acme.ca].into_iter().flatten() {
+    for file in [&config.identity_hook.ca, &config.acme.ca]
+        .into_iter()
+        .flatten()
+    {
         folder_of(file);
     }
     paths.extend(config.apps.iter().filter_map(|app| app.files.clone()));

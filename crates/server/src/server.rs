@@ -83,7 +83,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     common.orders.set(&config);
     common.identities.begin(&config);
     common.events.reload(config.events.clone());
-    common.hooks.reload(config.hooks.as_ref());
+    common.hooks.reload(&config);
     set_caps(&common, &config);
     let report = Report::new(
         Arc::clone(&common),
@@ -112,6 +112,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         &config,
         &library,
         &common.identities,
+        &common.hooks,
         dev.is_some(),
     ));
     debug!(addresses = ?start.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>(), "inherited");
@@ -288,7 +289,7 @@ impl ServerControl for Server {
         switched.map_err(|error| error.to_string())?;
         self.common.identities.reload(&config, keys);
         self.common.events.reload(config.events.clone());
-        self.common.hooks.reload(config.hooks.as_ref());
+        self.common.hooks.reload(&config);
         self.common.orders.set(&config);
         set_caps(&self.common, &config);
         self.report.configured(&config);
@@ -296,6 +297,7 @@ impl ServerControl for Server {
             &config,
             &self.library,
             &self.common.identities,
+            &self.common.hooks,
             self.dev.is_some(),
         ));
         self.tell(|| {

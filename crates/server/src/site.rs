@@ -17,6 +17,7 @@ use veche_proto::websocket::{self, deflate};
 use crate::apps::Library;
 use crate::config::{self, Config, as_ms};
 use crate::dev;
+use crate::hooks::Hooks;
 use crate::identity::Identities;
 
 /// The front ends' view of a configuration; `dev` has it lead to what the developer's pages need.
@@ -24,13 +25,14 @@ pub(crate) fn build(
     config: &Config,
     library: &Library,
     identities: &Identities,
+    hooks: &Hooks,
     dev: bool,
 ) -> Site {
     let limits = limits(&config.limits);
     let mut routes: Vec<Arc<Route>> = config
         .routes
         .iter()
-        .map(|route| Arc::new(self::route(route, config, library, identities)))
+        .map(|route| Arc::new(self::route(route, config, library, identities, hooks)))
         .collect();
     // Nothing opens the admin page without keys, so then there is none.
     let admin = (!config.admin.keys.is_empty()).then_some(("/admin/*", Handler::Admin));
@@ -168,6 +170,7 @@ fn route(
     config: &Config,
     library: &Library,
     identities: &Identities,
+    hooks: &Hooks,
 ) -> Route {
     let identity = match route.handler.identity() {
         Some(identity) => self::identity(identity, identities),
@@ -234,8 +237,20 @@ fn route(
         keeping: websocket.and_then(|websocket| websocket.keeping),
         has_positions: websocket.is_some_and(|websocket| websocket.has_positions),
         deciders: match (&route.handler, &config.hooks) {
-            (config::Handler::Centrifuge { app, .. }, Some(hooks)) => {
-                let mut deciders = deciders(hooks);
+            (
+                config::Handler::Centrifuge {
+                    app,
+                    hooks: of_route,
+                    ..
+                },
+                Some(options),
+            ) => {
+                let mut deciders = deciders(options);
+                for kind in Kind::OF_BACK_ENDS {
+                    if let Some(url) = config.hook_url(of_route, kind) {
+                        deciders.set(kind, Decider::BackEnd(hooks.id(kind, url)));
+                    }
+                }
                 if let Some(app) = app.map(|app| &config.apps[app]) {
                     let timeout_ms = app.request_timeout.map_or(0, as_ms);
                     let id = library.id(&app.name);
@@ -248,7 +263,7 @@ fn route(
     }
 }
 
-/// The back end decides on what it has a URL for.
+/// Returns what deciders see of a client; none is set.
 fn deciders(hooks: &config::Hooks) -> Deciders {
     let mut deciders = Deciders::default();
     deciders.headers.clone_from(&hooks.headers);
@@ -257,11 +272,6 @@ fn deciders(hooks: &config::Hooks) -> Deciders {
     deciders
         .headers
         .extend(hooks.client_headers.iter().cloned());
-    for kind in Kind::OF_BACK_ENDS {
-        if hooks.url(kind).is_some() {
-            deciders.set(kind, Decider::BackEnd);
-        }
-    }
     deciders
 }
 

@@ -89,7 +89,7 @@ impl<D: Driver> Stage<D> {
         );
         let outboxes = Outboxes::new(outbox_bytes_max(config));
         let outboxes = outboxes.with_random(|bytes| bytes.fill(0x5a));
-        let site = crate::site::build(config, &library, &common.identities, false);
+        let site = crate::site::build(config, &library, &common.identities, &common.hooks, false);
         let mut shared = Shared::new(
             Hub::new(WorkerId(0), 1, 7, veche_hub::Options::default()),
             Ports::new(outboxes, Post::new(1, options.credits)),
@@ -151,6 +151,7 @@ impl Stage<Simulated> {
             config,
             &self.library,
             &self.common.identities,
+            &self.common.hooks,
             false,
         ));
         let letters = [

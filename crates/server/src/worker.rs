@@ -39,8 +39,6 @@ use crate::sealing::Doors;
 use clock::{Clock, clock_now};
 use completions::Completions;
 use history::Ledger;
-#[cfg(test)]
-pub(crate) use host::Done;
 pub(crate) use host::{Decide, Host, Log};
 use journal::Journal;
 pub(crate) use mail::Letter;

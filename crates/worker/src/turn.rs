@@ -180,7 +180,7 @@ impl<A: AppHost, T> Worker<A, T> {
                     // It may have published, or begun something.
                     self.is_busy = true;
                 }
-                Decider::BackEnd => self.requests.push_back(Request::Hook(question)),
+                Decider::BackEnd(_) => self.requests.push_back(Request::Hook(question)),
             }
         }
     }

@@ -2,7 +2,7 @@
 //! its name ([`Audience`]).
 
 use veche_centrifuge::ErrorCode;
-use veche_hub::{Audience, ChannelName, Entry, Namespaces, Publishing, Subscribing};
+use veche_hub::{Audience, ChannelName, Entry, Namespaces, Publishing, Reading, Subscribing};
 
 /// What may be done only with a token for the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,24 @@ pub(super) fn may_publish(
     may.then_some(leave)
 }
 
+/// Returns whether a user may read the history or the presence of a channel, as `reading` of its namespace says.
+pub(super) fn may_read(
+    channel: ChannelName<'_>,
+    user: &str,
+    is_subscribed: bool,
+    namespaces: &Namespaces,
+    reading: Reading,
+) -> bool {
+    match reading {
+        Reading::Nobody => false,
+        Reading::Subscriber => is_subscribed,
+        Reading::Client => {
+            let audience = Audience::of(channel.as_str(), namespaces);
+            is_subscribed || (audience.includes(user) && !audience.is_private())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use veche_hub::{Access, Namespace, Pattern, USERS, Wildcards};
@@ -71,7 +89,11 @@ mod tests {
     /// All channels may be done this with.
     fn access(subscribe: Subscribing, publish: Publishing) -> Namespaces {
         let options = Namespace {
-            access: Access { subscribe, publish },
+            access: Access {
+                subscribe,
+                publish,
+                ..Access::default()
+            },
             ..Namespace::default()
         };
         let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));

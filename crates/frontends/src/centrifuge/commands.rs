@@ -7,11 +7,12 @@ use veche_centrifuge::{
     PublishRequest, Request, RpcRequest, RpcResult, SendRequest,
 };
 use veche_hub::{
-    self as hub, Answer, HistoryError, Info, PresenceError, PublishOptions, Query, Question,
+    self as hub, Answer, HistoryError, Info, Namespaces, PresenceError, PublishOptions, Query,
+    Question,
 };
 
 use super::answering::{Answering, Content};
-use super::channels::{Leave, may_publish, named};
+use super::channels::{Leave, may_publish, may_read, named};
 use super::deciding::Ask;
 use super::frame::Frame;
 use super::{Centrifuge, Context, Done, Waiting, writing};
@@ -168,10 +169,21 @@ impl Centrifuge {
         }
     }
 
-    /// Of what a client is subscribed to it may know what was published, and who is there.
-    fn may_look<'c>(&self, channel: &'c str) -> Result<hub::ChannelName<'c>, ErrorCode> {
+    /// Checks that the client may ask a question about a channel.
+    fn may_ask_about<'c>(
+        &self,
+        channel: &'c str,
+        question: &Question,
+        namespaces: &Namespaces,
+    ) -> Result<hub::ChannelName<'c>, ErrorCode> {
         let channel = named(channel)?;
-        match self.subscriptions.has(channel.as_str()) {
+        let access = namespaces.of(channel.as_str()).access;
+        let reading = match question {
+            Question::Presence | Question::PresenceStats => access.presence,
+            _ => access.history,
+        };
+        let is_subscribed = self.subscriptions.has(channel.as_str());
+        match may_read(channel, &self.info.user, is_subscribed, namespaces, reading) {
             true => Ok(channel),
             false => Err(ErrorCode::PermissionDenied),
         }
@@ -186,7 +198,8 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Done {
-        let channel = match self.may_look(channel) {
+        let namespaces = &cx.shared.site.namespaces;
+        let channel = match self.may_ask_about(channel, &question, namespaces) {
             Ok(channel) => channel,
             Err(code) => return refuse(id, code, frame),
         };

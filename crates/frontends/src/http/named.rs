@@ -70,6 +70,7 @@ impl Http {
     ) -> Result<Then<Socket>, HttpError> {
         candidate.named = match named {
             Ok(named) => named,
+            Err(unknown) if candidate.refuse_for_good(unknown) => Named::default(),
             Err(unknown) => {
                 let refused = Refused::unknown(unknown, &candidate.route.identity, shared);
                 refused.note(id, shared);

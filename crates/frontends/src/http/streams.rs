@@ -24,7 +24,7 @@ use crate::shared::Shared;
 use crate::socket::{Session, Side, Socket};
 use crate::stats::{Handshake, TurnedAway};
 use crate::step::{Block, Then};
-use crate::upgrade::Refused;
+use crate::upgrade::{Refused, tell_refused};
 
 /// Of responses that nobody may keep or hold back.
 const PASSING: [(&str, &str); 2] = [
@@ -142,9 +142,14 @@ impl Http {
     ) -> Then<Socket> {
         let head = kept.head();
         let (route, reply) = (&kept.route, self.reply(&head));
+        let refusal = named
+            .as_ref()
+            .err()
+            .and_then(|unknown| unknown.disconnect());
         let named = match named {
             // The connect command says it.
             Err(Unknown::NoToken) => Named::default(),
+            Err(_) if refusal.is_some() => Named::default(),
             Ok(named) => named,
             Err(unknown) => {
                 let refused = Refused::unknown(unknown, &route.identity, shared);
@@ -201,6 +206,10 @@ impl Http {
             session.begin_emulation(address, &kept.body);
         }
         session.may_ask(transport.name(), &head, route);
+        if let Some(code) = refusal {
+            session.refuse(code);
+            tell_refused(id, code, shared);
+        }
         let decoder = Decoder::new(Role::Server, None);
         let session = Session::Centrifuge(Box::new(session));
         let side = Side::Server(Arc::clone(route));

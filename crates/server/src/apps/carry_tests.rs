@@ -32,7 +32,7 @@ fn worker(config: &Config) -> (Here, Shared) {
         Arc::default(),
         "test".to_owned(),
     );
-    let site = crate::site::build(config, &library, &common.identities, false);
+    let site = crate::site::build(config, &library, &common.identities, &common.hooks, false);
     let mut shared = Shared::new(
         Hub::new(WorkerId(0), 1, 7, Options::default()),
         Ports::new(Outboxes::new(1 << 20), Post::new(1, 1024)),

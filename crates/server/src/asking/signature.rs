@@ -8,6 +8,9 @@ use sha2::Sha256;
 
 use crate::config::Secret;
 
+/// Says which hook a request is for, so that one URL can serve several.
+pub(crate) const HOOK: &str = "veche-hook";
+
 /// The header that holds them.
 pub(crate) const SIGNATURE: &str = "veche-signature";
 

@@ -543,7 +543,11 @@ pub(super) const STATUSES: &[Row] = &[
         Status::SERVICE_UNAVAILABLE.0,
         "the back end can't be asked who connects",
         "the hook fails, takes too long or has too many waiting",
-        &["hook.timeout", "hook.waiting", "hook.failures"],
+        &[
+            "identity_hook.timeout",
+            "identity_hook.waiting",
+            "identity_hook.failures",
+        ],
         HANDSHAKES,
     ),
     row(

@@ -131,7 +131,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let history = checker.history(one(Section::History), &namespaces);
     let jwt = checker.jwt(one(Section::Jwt));
     checker.ambient(all(Section::Route).zip(&routes), jwt.as_ref());
-    let hook = checker.hook(one(Section::Hook));
+    let identity_hook = checker.identity_hook(one(Section::IdentityHook));
     let hooks = checker.hooks(
         one(Section::Hooks),
         all(Section::Namespace).zip(&namespaces),
@@ -192,7 +192,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         limits,
         acme: acme.expect("a problem otherwise"),
         jwt,
-        hook: hook.expect("a problem otherwise"),
+        identity_hook: identity_hook.expect("a problem otherwise"),
         hooks,
         listener,
         pam: pam.expect("a problem otherwise"),

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::names::METHODS;
+use super::report::nearest;
 use super::types::WORKERS_MAX;
 use super::value::Kind;
 
@@ -36,7 +37,7 @@ pub(crate) enum Section {
     History,
     Limits,
     Jwt,
-    Hook,
+    IdentityHook,
     Hooks,
     Pam,
     Events,
@@ -58,7 +59,7 @@ impl Section {
         Self::History,
         Self::Limits,
         Self::Jwt,
-        Self::Hook,
+        Self::IdentityHook,
         Self::Hooks,
         Self::Pam,
         Self::Events,
@@ -80,13 +81,28 @@ impl Section {
             Self::History => "history",
             Self::Limits => "limits",
             Self::Jwt => "jwt",
-            Self::Hook => "hook",
+            Self::IdentityHook => "identity_hook",
             Self::Hooks => "hooks",
             Self::Pam => "pam",
             Self::Events => "events",
             Self::Api => "api",
             Self::Admin => "admin",
         }
+    }
+
+    /// Returns the section that had this name in an earlier version.
+    pub(crate) fn formerly(name: &str) -> Option<Self> {
+        match name {
+            "hook" => Some(Self::IdentityHook),
+            _ => None,
+        }
+    }
+
+    /// Returns the section that this name most likely stands for.
+    pub(crate) fn meant_by(name: &str) -> Option<Self> {
+        let named = |name: &str| Self::ALL.into_iter().find(|one| one.name() == name);
+        let near = || nearest(name, Self::ALL.map(Self::name)).and_then(named);
+        named(name).or_else(|| Self::formerly(name)).or_else(near)
     }
 
     /// As written above its directives.
@@ -103,7 +119,7 @@ impl Section {
             Self::History => "[history]",
             Self::Limits => "[limits]",
             Self::Jwt => "[jwt]",
-            Self::Hook => "[hook]",
+            Self::IdentityHook => "[identity_hook]",
             Self::Hooks => "[hooks]",
             Self::Pam => "[pam]",
             Self::Events => "[events]",
@@ -158,7 +174,7 @@ impl Section {
             Self::Jwt => {
                 "Tokens that say who a client is, for routes with `identity = \"jwt\"`: whose, and by which keys they are checked. See [the guide](../guide/identity.md)."
             }
-            Self::Hook => {
+            Self::IdentityHook => {
                 "How the back end is asked who a client is, for routes with `identity = \"http:URL\"`. See [the guide](../guide/identity.md)."
             }
             Self::Hooks => {

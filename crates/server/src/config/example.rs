@@ -56,7 +56,7 @@ impl Kind {
             Self::List { expected } => expected[expected.find('[')?..].to_owned(),
             Self::Secrets => "[{ file = \"/etc/veche/api.key\" }]".to_owned(),
             Self::Table => "{ greeting = \"hi\" }".to_owned(),
-            Self::Headers => "{ X-Frame-Options = \"DENY\" }".to_owned(),
+            Self::Pairs { expected } => expected.replace("a table such as ", ""),
             Self::Certificates => "{ certificate = \"cert.pem\", key = \"key.pem\" }".to_owned(),
         })
     }

@@ -74,8 +74,7 @@ fn assignment_at<'t>(lines: &[&'t str]) -> (Option<Section>, &'t str) {
     let (mut section, mut name) = (None, "");
     for (index, line) in lines.iter().map(|line| line.trim()).enumerate() {
         if let Some(header) = header_of(line) {
-            let meant = nearest(header, Section::ALL.map(Section::name)).unwrap_or(header);
-            section = Section::ALL.into_iter().find(|one| one.name() == meant);
+            section = Section::meant_by(header);
             name = "";
         } else if let Some((before, _)) = line.split_once('=')
             && is_name(before.trim_end())

@@ -1,4 +1,4 @@
-//! `[hooks]`, checked: who decides on clients' commands.
+//! `[hooks]` and `hooks` of routes, checked: the URLs that decide on clients' commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use veche_calls::SecretUrl;
 use veche_frontends::hooks::Kind;
 
-use super::types::Secret;
+use super::types::{Config, Handler, Secret};
 
 /// How the back end is asked. Without any URL it is not, and an application decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +23,56 @@ pub(crate) struct Hooks {
     pub(crate) headers: Vec<String>,
     /// Those that it may say in its connect command.
     pub(crate) client_headers: Vec<String>,
+    /// Requests of one kind to the back end at a time; further ones queue.
+    pub(crate) concurrency: u32,
     /// Questions of one kind that may wait for answers.
     pub(crate) waiting: u32,
-    /// Failures in a row after which nobody is asked for `pause`.
+    /// As of [`IdentityHook::failures`](super::IdentityHook::failures).
     pub(crate) failures: u32,
     pub(crate) pause: Duration,
     /// As of [`Published::ca`](super::Published::ca).
     pub(crate) ca: Option<PathBuf>,
+}
+
+/// What `hooks` of a route says about one kind of questions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RouteHook {
+    /// `[hooks]` applies.
+    #[default]
+    Inherited,
+    /// That is not asked.
+    Off,
+    /// Asked here.
+    At(SecretUrl),
+}
+
+/// By kind.
+pub(crate) type RouteHooks = [RouteHook; Kind::ALL.len()];
+
+impl Config {
+    /// Returns the URL that is asked a kind of questions by clients of a route.
+    pub(crate) fn hook_url<'c>(
+        &'c self,
+        route: &'c RouteHooks,
+        kind: Kind,
+    ) -> Option<&'c SecretUrl> {
+        match &route[kind as usize] {
+            RouteHook::Inherited => self.hooks.as_ref()?.url(kind),
+            RouteHook::Off => None,
+            RouteHook::At(url) => Some(url),
+        }
+    }
+
+    /// Returns all URLs that are asked, each with the kind of questions; one may come several times.
+    pub(crate) fn hook_urls(&self) -> impl Iterator<Item = (Kind, &SecretUrl)> {
+        let of_routes = self.routes.iter().filter_map(|route| match &route.handler {
+            Handler::Centrifuge { hooks, .. } => Some(hooks),
+            _ => None,
+        });
+        let of_kinds =
+            |hooks| Kind::OF_BACK_ENDS.map(|kind| Some((kind, self.hook_url(hooks, kind)?)));
+        of_routes.flat_map(of_kinds).flatten()
+    }
 }
 
 impl Hooks {

@@ -1,4 +1,4 @@
-//! `[jwt]`, `[hook]` and `[pam]` once they have been checked: how it is found out who a client is.
+//! `[jwt]`, `[identity_hook]` and `[pam]` once they have been checked: how it is found out who a client is.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -92,9 +92,9 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// `[hook]`: how the back end is asked.
+/// `[identity_hook]`: how the back end is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hook {
+pub(crate) struct IdentityHook {
     /// Headers of the client that are passed on, in small letters.
     pub(crate) headers: Vec<String>,
     /// From the question to the whole answer.
@@ -103,9 +103,11 @@ pub(crate) struct Hook {
     pub(crate) cache_time: Option<Duration>,
     /// Answers that are kept.
     pub(crate) cache_entries: u32,
-    /// Requests that may wait for answers.
+    /// Requests to the back end at a time; further ones queue.
+    pub(crate) concurrency: u32,
+    /// Handshakes and requests that may wait for answers.
     pub(crate) waiting: u32,
-    /// Failures in a row after which nobody is asked for `pause`.
+    /// Failures within ten seconds, if most requests fail, after which the back end is not asked for `pause`.
     pub(crate) failures: u32,
     pub(crate) pause: Duration,
     /// As of [`Published::ca`].

@@ -35,7 +35,7 @@ mod tests;
 pub(crate) use acme::{Acme, Ordered};
 pub(crate) use checked::{EXPIRY_WARNING_DAYS, expires};
 pub(crate) use hooks::Hooks;
-pub(crate) use identity::{Hook, Jwt, KeySource, Pam, Published};
+pub(crate) use identity::{IdentityHook, Jwt, KeySource, Pam, Published};
 pub(crate) use names::{ChannelPattern, Field, Identity, OriginRule};
 pub(crate) use raw::document;
 pub(crate) use readiness::faults;

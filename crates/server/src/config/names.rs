@@ -343,7 +343,7 @@ pub(crate) enum Identity {
     Certificate(Field),
     /// A token, by `[jwt]`.
     Token,
-    /// The back end behind this URL, by `[hook]`.
+    /// The back end behind this URL, by `[identity_hook]`.
     Hook(SecretUrl),
     /// A name and a password, which this service of PAM judges, by `[pam]`.
     Pam(Service),

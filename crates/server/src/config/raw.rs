@@ -249,11 +249,13 @@ impl Walk<'_, '_> {
                 .as_array()
                 .is_some_and(|list| list.iter().any(|item| item.get_ref().is_table()));
         let message = if is_section {
-            let hint = match nearest(name, Section::ALL.map(Section::name)) {
-                Some(meant) => {
-                    self.misspelt.extend(section_named(meant));
-                    did_you_mean(meant)
+            let meant = Section::meant_by(name);
+            self.misspelt.extend(meant);
+            let hint = match meant {
+                Some(meant) if Section::formerly(name) == Some(meant) => {
+                    format!("; it is called {} now", meant.header())
                 }
+                Some(meant) => did_you_mean(meant.name()),
                 None => {
                     let known = Section::ALL.map(Section::header).join(", ");
                     format!("; there are {known}")
@@ -320,7 +322,7 @@ impl Walk<'_, '_> {
             }
             let items: Vec<usize> = match value.get_ref() {
                 DeValue::Array(list) => list.iter().map(|item| item.span().start).collect(),
-                DeValue::Table(table) if matches!(directive.kind, Kind::Headers) => {
+                DeValue::Table(table) if matches!(directive.kind, Kind::Pairs { .. }) => {
                     table.keys().map(|name| name.span().start).collect()
                 }
                 _ => Vec::new(),

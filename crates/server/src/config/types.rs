@@ -23,8 +23,8 @@ use crate::access_log::Template;
 use super::acme::{Acme, Ordered};
 use super::checked::listeners_called;
 use super::effective::Effective;
-use super::hooks::Hooks;
-use super::identity::{Hook, Jwt, Pam};
+use super::hooks::{Hooks, RouteHooks};
+use super::identity::{IdentityHook, Jwt, Pam};
 use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
 use super::report::Problem;
 
@@ -55,8 +55,8 @@ pub(crate) struct Config {
     pub(crate) acme: Acme,
     /// `[jwt]`; `None` where it says nothing of keys, and then no route needs any.
     pub(crate) jwt: Option<Jwt>,
-    /// `[hook]`
-    pub(crate) hook: Hook,
+    /// `[identity_hook]`
+    pub(crate) identity_hook: IdentityHook,
     /// Of `[events]`: the place in `apps` of the one that is told.
     pub(crate) listener: Option<usize>,
     /// `[hooks]`; `None`: nobody is asked.
@@ -426,6 +426,7 @@ pub(crate) enum Handler {
         /// Its place in [`Config::apps`], if one decides on clients' commands.
         app: Option<usize>,
         identity: Identity,
+        hooks: RouteHooks,
         websocket: WebSocket,
     },
 }

@@ -64,8 +64,11 @@ pub(crate) enum Kind {
     Secrets,
     /// Any table.
     Table,
-    /// A table of headers' names and values.
-    Headers,
+    /// A table of names and strings.
+    Pairs {
+        /// Completes "expected …".
+        expected: &'static str,
+    },
     /// A table with the files of a certificate or the names that one is ordered for, or a list of such.
     Certificates,
 }
@@ -86,7 +89,7 @@ pub(crate) enum Value {
     Secrets(Vec<SecretSource>),
     Table(toml::Table),
     /// In the order in which the table's places are told.
-    Headers(Vec<(String, String)>),
+    Pairs(Vec<(String, String)>),
     Certificates(Vec<CertificateSource>),
 }
 
@@ -114,8 +117,8 @@ impl Kind {
         if let Self::Certificates = self {
             return self.certificates(found).map(Value::Certificates);
         }
-        if let Self::Headers = self {
-            return self.headers(found).map(Value::Headers);
+        if let Self::Pairs { .. } = self {
+            return self.pairs(found).map(Value::Pairs);
         }
         self.accept(found).ok_or_else(|| self.refusal(found))
     }
@@ -193,11 +196,11 @@ impl Kind {
                 toml::Value::Table(table) => Some(Value::Table(table)),
                 _ => None,
             },
-            Self::Certificates | Self::Headers => None,
+            Self::Certificates | Self::Pairs { .. } => None,
         }
     }
 
-    fn headers(&self, found: &DeValue<'_>) -> Result<Vec<(String, String)>, String> {
+    fn pairs(&self, found: &DeValue<'_>) -> Result<Vec<(String, String)>, String> {
         let Some(table) = found.as_table() else {
             return Err(self.refusal(found));
         };
@@ -306,7 +309,7 @@ impl Kind {
                 vec!["a list of strings, { file = \"FILE\" } and { env = \"NAME\" }".to_owned()]
             }
             Self::Table => vec!["a table such as { greeting = \"hi\" }".to_owned()],
-            Self::Headers => vec!["a table such as { X-Frame-Options = \"DENY\" }".to_owned()],
+            Self::Pairs { expected } => vec![expected.to_string()],
             Self::Certificates => vec![
                 "{ certificate = \"FILE\", key = \"FILE\" }".to_owned(),
                 "{ acme = [\"NAME\"] }".to_owned(),
@@ -361,7 +364,7 @@ impl fmt::Display for Value {
                 write!(f, "{shown}")
             }
             // What every client is sent is no secret.
-            Self::Headers(pairs) => {
+            Self::Pairs(pairs) => {
                 let pairs = pairs.iter();
                 let pairs = pairs.map(|(name, value)| (name.clone(), value.clone().into()));
                 write!(f, "{}", toml::Value::Table(pairs.collect()))

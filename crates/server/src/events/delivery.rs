@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use veche_calls::Reply;
 use veche_outbound::Outbound;
 
-use crate::asking::{Request, sign};
+use crate::asking::{HOOK, Request, sign};
 use crate::config;
 
 /// Longest answer that is read, in bytes; nothing in it matters.
@@ -26,7 +26,10 @@ pub(super) fn send(
     body: &[u8],
     outbound: &Outbound,
 ) -> Result<(), Failed> {
-    let mut headers = vec![("content-type".to_owned(), b"application/json".to_vec())];
+    let mut headers = vec![
+        ("content-type".to_owned(), b"application/json".to_vec()),
+        (HOOK.to_owned(), b"events".to_vec()),
+    ];
     sign(&mut headers, &options.secrets, body);
     let request = Request {
         url: options.url.expose(),

@@ -18,8 +18,9 @@ use super::observed::Observed;
 use super::post::Post;
 use crate::apps::{Asked, Outgoing, Shelf};
 use crate::common::Common;
+use crate::hooks::Done;
 use crate::process::now;
-use crate::worker::{Decide, Done, Host, Worker};
+use crate::worker::{Decide, Host, Worker};
 
 /// Brings up the workers of a process.
 pub(super) fn begin(all: Vec<Shared>, conditions: &Conditions) -> Vec<Box<dyn Glue>> {
@@ -49,12 +50,11 @@ struct Seat {
 struct Decider(Record, Questions);
 
 impl Decide for Decider {
-    fn ask(&self, question: &Question, done: Done) -> Option<Verdict> {
-        let asked = Output::Asked(question.clone());
-        self.0.lock().push(asked);
+    fn ask(&self, question: Question, done: Done) -> Option<Verdict> {
         self.1
             .lock()
             .insert((question.session, question.id.0), done);
+        self.0.lock().push(Output::Asked(question));
         None
     }
 }

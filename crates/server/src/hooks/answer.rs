@@ -6,19 +6,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use veche_calls::{Fault, FaultKind};
+use veche_calls::Fault;
 use veche_frontends::hooks::{self, Given, Grant, Kind, Verdict};
 use veche_hub::Payload;
 
 use super::figures::Asked;
-use crate::asking::{Answer, Object};
+use crate::asking::{Answer, Ending, Object};
 
 /// The verdict, and what it says of the back end.
 pub(super) struct Said {
     pub(super) verdict: Verdict,
     pub(super) how: Asked,
-    /// The back end is not well, rather than of that opinion; `None`: it was not asked.
-    pub(super) is_failure: Option<bool>,
+    /// What it says about the back end; `None`: nothing.
+    pub(super) ending: Option<Ending>,
     /// For the log, where something is wrong.
     pub(super) trouble: Option<String>,
 }
@@ -83,28 +83,27 @@ struct Sub<'a> {
 
 /// Reads the answer to a question of this kind.
 pub(super) fn read(kind: Kind, answer: Result<Answer, Fault>) -> Said {
-    let failed = |how, is_failure, trouble: String| Said {
+    let failed = |how, ending, trouble: String| Said {
         verdict: Verdict::Failed,
         how,
-        is_failure,
+        ending,
         trouble: Some(trouble),
     };
     let answer = match answer {
         Ok(answer) => answer,
-        Err(fault) if fault.kind == FaultKind::Timeout => {
-            return failed(Asked::TimedOut, Some(true), fault.words);
-        }
-        // What could not even be asked is the client's doing, and says nothing of the back end.
         Err(fault) => {
-            let is_failure = (fault.kind != FaultKind::Invalid).then_some(true);
-            return failed(Asked::Failed, is_failure, fault.words);
+            let ending = Ending::of_fault(&fault);
+            let how = match ending {
+                Some(Ending::TimedOut) => Asked::TimedOut,
+                _ => Asked::Failed,
+            };
+            return failed(how, ending, fault.words);
         }
     };
     if !(200..300).contains(&answer.status) {
-        // What one client brings about by what it sends (500, say) shall not keep all others from being heard.
-        let is_failure = matches!(answer.status, 502..=504);
+        let ending = Some(Ending::of_status(answer.status));
         let why = format!("it answered with {}", answer.status);
-        return failed(Asked::Failed, Some(is_failure), why);
+        return failed(Asked::Failed, ending, why);
     }
     let verdict = match serde_json::from_slice::<Object<Wire<'_>>>(&answer.body) {
         Ok(Object(wire)) => verdict(kind, wire),
@@ -114,10 +113,10 @@ pub(super) fn read(kind: Kind, answer: Result<Answer, Fault>) -> Said {
         Ok((verdict, how)) => Said {
             verdict,
             how,
-            is_failure: Some(false),
+            ending: Some(Ending::Answered),
             trouble: None,
         },
-        Err(why) => failed(Asked::Failed, Some(false), why),
+        Err(why) => failed(Asked::Failed, Some(Ending::Answered), why),
     }
 }
 
@@ -202,6 +201,7 @@ fn payload(
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use veche_calls::FaultKind;
     use veche_hub::PayloadKind;
 
     use super::*;
@@ -316,55 +316,55 @@ mod tests {
             reason: "out".into(),
         };
         assert_eq!((end.verdict, end.how), (expected, Asked::Disconnect));
-        for (status, body, is_failure) in [
-            (200, "{}", false),
-            (200, "", false),
-            (200, "[]", false),
-            (200, r#"{"result":{"b64data":"*"}}"#, false),
-            (200, r#"{"result":{"expire_at":"soon"}}"#, false),
-            (200, r#"{"result":{"expire_at":-1}}"#, false),
-            (200, r#"{"result":{"expire_at":1.5}}"#, false),
-            (200, r#"{"result":{"expire_at":null}}"#, false),
-            (200, r#"{"result":{"expired":1}}"#, false),
-            (200, r#"{"result":{"user":42}}"#, false),
-            (200, r#"{"result":{"channels":"news"}}"#, false),
-            (200, r#"{"result":{"channels":{"news":true}}}"#, false),
-            (200, r#"{"result":{"subs":[]}}"#, false),
-            (200, r#"{"result":{"subs":{"news":[]}}}"#, false),
+        let (answered, unavailable) = (Some(Ending::Answered), Some(Ending::Unavailable));
+        for (status, body, ending) in [
+            (200, "{}", answered),
+            (200, "", answered),
+            (200, "[]", answered),
+            (200, r#"{"result":{"b64data":"*"}}"#, answered),
+            (200, r#"{"result":{"expire_at":"soon"}}"#, answered),
+            (200, r#"{"result":{"expire_at":-1}}"#, answered),
+            (200, r#"{"result":{"expire_at":1.5}}"#, answered),
+            (200, r#"{"result":{"expire_at":null}}"#, answered),
+            (200, r#"{"result":{"expired":1}}"#, answered),
+            (200, r#"{"result":{"user":42}}"#, answered),
+            (200, r#"{"result":{"channels":"news"}}"#, answered),
+            (200, r#"{"result":{"channels":{"news":true}}}"#, answered),
+            (200, r#"{"result":{"subs":[]}}"#, answered),
+            (200, r#"{"result":{"subs":{"news":[]}}}"#, answered),
             (
                 200,
                 r#"{"result":{"subs":{"news":{"expire_at":-1}}}}"#,
-                false,
+                answered,
             ),
-            (200, r#"{"result":{"skip_history":"yes"}}"#, false),
+            (200, r#"{"result":{"skip_history":"yes"}}"#, answered),
             // What PHP makes of an empty array.
-            (200, r#"{"result":[]}"#, false),
-            (200, r#"{"result":["ann"]}"#, false),
-            (200, r#"{"result":"ann"}"#, false),
-            (200, r#"{"result":true}"#, false),
-            (200, r#"[{"user":"ann"}]"#, false),
-            (200, r#"{"error":[1000]}"#, false),
-            (200, r#"{"disconnect":[4501,"out"]}"#, false),
-            (200, r#"{"disconnect":{"code":70000}}"#, false),
-            (204, "", false),
-            (302, r#"{"result":{}}"#, false),
-            (404, r#"{"result":{}}"#, false),
-            (500, r#"{"result":{}}"#, false),
-            (503, r#"{"result":{}}"#, true),
+            (200, r#"{"result":[]}"#, answered),
+            (200, r#"{"result":["ann"]}"#, answered),
+            (200, r#"{"result":"ann"}"#, answered),
+            (200, r#"{"result":true}"#, answered),
+            (200, r#"[{"user":"ann"}]"#, answered),
+            (200, r#"{"error":[1000]}"#, answered),
+            (200, r#"{"disconnect":[4501,"out"]}"#, answered),
+            (200, r#"{"disconnect":{"code":70000}}"#, answered),
+            (204, "", answered),
+            (302, r#"{"result":{}}"#, answered),
+            (404, r#"{"result":{}}"#, answered),
+            (500, r#"{"result":{}}"#, answered),
+            (503, r#"{"result":{}}"#, unavailable),
         ] {
             let said = said(Kind::Subscribe, status, body);
             assert_eq!(said.verdict, Verdict::Failed, "{status} {body}");
-            let expected = (Asked::Failed, Some(is_failure));
-            assert_eq!((said.how, said.is_failure), expected);
+            assert_eq!((said.how, said.ending), (Asked::Failed, ending));
             assert!(said.trouble.is_some());
         }
-        for (kind, how, is_failure) in [
-            (FaultKind::Timeout, Asked::TimedOut, Some(true)),
-            (FaultKind::Unreachable, Asked::Failed, Some(true)),
+        for (kind, how, ending) in [
+            (FaultKind::Timeout, Asked::TimedOut, Some(Ending::TimedOut)),
+            (FaultKind::Unreachable, Asked::Failed, unavailable),
             (FaultKind::Invalid, Asked::Failed, None),
         ] {
             let said = read(Kind::Rpc, Err(Fault::new(kind, "why")));
-            assert_eq!((said.how, said.is_failure), (how, is_failure));
+            assert_eq!((said.how, said.ending), (how, ending));
         }
     }
 

@@ -21,11 +21,13 @@ pub(crate) enum Asked {
     Paused,
     /// It was not asked: too many wait already.
     Crowded,
+    /// It was not asked: it had queued for too long.
+    Expired,
 }
 
 impl Asked {
     /// All of them, with the labels in the metrics.
-    pub(crate) const ALL: [(Self, &'static str); 7] = [
+    pub(crate) const ALL: [(Self, &'static str); 8] = [
         (Self::Granted, "granted"),
         (Self::Error, "error"),
         (Self::Disconnect, "disconnect"),
@@ -33,6 +35,7 @@ impl Asked {
         (Self::TimedOut, "timeout"),
         (Self::Paused, "paused"),
         (Self::Crowded, "crowded"),
+        (Self::Expired, "expired"),
     ];
 }
 
@@ -49,6 +52,12 @@ pub(crate) struct OfKind {
 impl OfKind {
     pub(super) fn asked(&self, how: Asked) {
         self.asked[how as usize].add(1);
+    }
+
+    /// Counts questions that have left the queue without being asked.
+    pub(super) fn expired(&self, count: usize) {
+        self.asked[Asked::Expired as usize].add(count as u64);
+        self.waiting.sub(count as u64);
     }
 }
 

@@ -1,25 +1,26 @@
 //! The back end that decides on clients' commands, asked over HTTP as Centrifugo asks its proxies.
 //!
-//! The process's, shared by all workers: they hand in a question and go on at once; the verdict is told from a thread of the
-//! outbound side. Each kind has a URL of its own, a bound of questions that wait, and a breaker, so that one that hangs does
-//! not hold up the others. Every question is answered exactly once, whatever becomes of the back end, the configuration
-//! or the client.
+//! The process's, shared by all workers: they hand in a question and go on at once; the verdict comes from a thread of the
+//! outbound side. Each kind of question at each URL has a limit of concurrent requests, a queue and a breaker of its own,
+//! so one that hangs does not hold up the others. Every question is answered exactly once, whatever becomes of the back
+//! end or the configuration; one that has queued for long is not asked, since its client has given up by then.
 
 mod answer;
 mod figures;
 mod question;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use tracing::warn;
 use veche_calls::{Outcome, SecretUrl};
-use veche_frontends::hooks::{Kind, Question, Verdict};
+use veche_frontends::hooks::{BackEndId, Decider, Kind, Question, Verdict};
 use veche_outbound::Outbound;
 
-use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Request, Seldom, sign};
-use crate::config::{self, as_ms};
+use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Gate, Request, Seldom, sign};
+use crate::config::{self, Config, as_ms};
 use crate::process::{Clock, now};
 
 use answer::Said;
@@ -33,16 +34,25 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Hooks {
     outbound: Outbound,
     figures: Arc<Figures>,
-    /// By kind; `None` where nobody is asked.
-    back_ends: Mutex<[Option<Arc<BackEnd>>; Kind::ALL.len()]>,
+    back_ends: Mutex<Vec<Place>>,
 }
 
-/// The back end as far as one kind of questions goes.
+/// What a [`BackEndId`] stands for, by its number; ids stay valid over reloads.
+#[derive(Debug)]
+struct Place {
+    kind: Kind,
+    url: SecretUrl,
+    /// `None` where the configuration in force does not name it.
+    back_end: Option<Arc<BackEnd>>,
+}
+
+/// One URL for one kind of questions.
 #[derive(Debug)]
 struct BackEnd {
     kind: Kind,
     url: SecretUrl,
     options: Arc<config::Hooks>,
+    outbound: Outbound,
     figures: Arc<Figures>,
     clock: Clock,
     state: Mutex<State>,
@@ -50,22 +60,55 @@ struct BackEnd {
 
 #[derive(Debug)]
 struct State {
-    breaker: Breaker,
-    /// Questions that are out.
-    waiting: u32,
+    gate: Gate<Pending>,
     warnings: Seldom,
 }
 
-/// A question that is out. It is answered when this goes, at the latest.
-struct Open<D: FnOnce(Verdict)> {
+/// Takes the verdict on a question.
+pub(crate) type Done = Box<dyn FnOnce(Verdict) + Send>;
+
+/// SDKs wait this long for the reply to a command. Without a limit, a back end that is slower than clients come back would
+/// only decide on commands that nothing waits for.
+const QUEUED_MS_MAX: u64 = 5_000;
+
+/// A question that is not asked yet. It fails when this is dropped.
+struct Pending {
+    question: Question,
+    done: Option<Done>,
+    queued_ms: u64,
+}
+
+impl Pending {
+    fn is_due(&self, now_ms: u64) -> bool {
+        now_ms < self.queued_ms + QUEUED_MS_MAX
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            done(Verdict::Failed);
+        }
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.question.fmt(f)
+    }
+}
+
+/// A question that is asked. It is answered when this is dropped, at the latest.
+struct Open {
     back_end: Arc<BackEnd>,
+    /// The one whose time-outs count together.
+    client: Box<str>,
     asked: Instant,
     /// `None` once it is answered.
-    done: Option<D>,
+    done: Option<Done>,
 }
 
 impl Hooks {
-    /// Whose questions go out that way.
     pub(crate) fn new(outbound: Outbound) -> Self {
         Self {
             outbound,
@@ -73,62 +116,87 @@ impl Hooks {
         }
     }
 
-    /// Whoever is asked from now on; what is out is answered as it was asked.
-    pub(crate) fn reload(&self, options: Option<&config::Hooks>) {
-        let mut back_ends = self.back_ends.lock();
-        let options = options.map(|options| Arc::new(options.clone()));
-        for (kind, place) in Kind::OF_BACK_ENDS.into_iter().zip(back_ends.iter_mut()) {
-            let wanted = options.as_ref().and_then(|options| {
-                let url = options.url(kind)?;
-                Some((url, options))
+    /// Returns the id of a URL that is asked that kind of questions.
+    pub(crate) fn id(&self, kind: Kind, url: &SecretUrl) -> BackEndId {
+        let mut places = self.back_ends.lock();
+        let found = places
+            .iter()
+            .position(|place| place.kind == kind && place.url == *url);
+        let index = found.unwrap_or_else(|| {
+            places.push(Place {
+                kind,
+                url: url.clone(),
+                back_end: None,
             });
-            let Some((url, options)) = wanted else {
-                *place = None;
+            places.len() - 1
+        });
+        BackEndId(index as u32)
+    }
+
+    /// Puts a configuration in force. Questions that are under way are answered as they were asked.
+    pub(crate) fn reload(&self, config: &Config) {
+        let options = config
+            .hooks
+            .as_ref()
+            .map(|options| Arc::new(options.clone()));
+        let wanted: Vec<BackEndId> = config
+            .hook_urls()
+            .map(|(kind, url)| self.id(kind, url))
+            .collect();
+        let mut places = self.back_ends.lock();
+        for (index, place) in places.iter_mut().enumerate() {
+            let is_wanted = wanted.contains(&BackEndId(index as u32));
+            let Some(options) = options.as_ref().filter(|_| is_wanted) else {
+                place.back_end = None;
                 continue;
             };
-            let is_same = |before: &&Arc<BackEnd>| before.url == *url && before.options == *options;
-            if place.as_ref().filter(is_same).is_none() {
-                *place = Some(Arc::new(BackEnd {
-                    kind,
-                    url: url.clone(),
-                    options: Arc::clone(options),
-                    figures: Arc::clone(&self.figures),
-                    clock: Clock::new(),
-                    state: Mutex::new(State {
-                        breaker: Breaker::new(options.failures, as_ms(options.pause)),
-                        waiting: 0,
-                        warnings: Seldom::default(),
-                    }),
-                }));
+            let is_same = |before: &&Arc<BackEnd>| before.options == *options;
+            if place.back_end.as_ref().filter(is_same).is_some() {
+                continue;
             }
+            let breaker = Breaker::new(options.failures, as_ms(options.pause));
+            place.back_end = Some(Arc::new(BackEnd {
+                kind: place.kind,
+                url: place.url.clone(),
+                options: Arc::clone(options),
+                outbound: self.outbound.clone(),
+                figures: Arc::clone(&self.figures),
+                clock: Clock::new(),
+                state: Mutex::new(State {
+                    gate: Gate::new(options.concurrency, breaker),
+                    warnings: Seldom::default(),
+                }),
+            }));
         }
     }
 
-    /// Asks. The verdict is there at once, or it is told exactly once, from any thread.
-    pub(crate) fn ask(
-        &self,
-        question: &Question,
-        done: impl FnOnce(Verdict) + Send + 'static,
-    ) -> Option<Verdict> {
-        let back_end = self.back_ends.lock()[question.kind as usize].clone();
-        let Some(back_end) = back_end else {
-            // It was asked by a session that knows an older configuration.
+    /// Asks the back end. Returns the verdict where there is one at once; otherwise `done` gets it, from any thread.
+    pub(crate) fn ask(&self, question: Question, done: Done) -> Option<Verdict> {
+        let Decider::BackEnd(BackEndId(index)) = question.decider else {
             return Some(Verdict::Failed);
         };
-        if let Err(spared) = back_end.begin() {
+        let places = self.back_ends.lock();
+        let back_end = places
+            .get(index as usize)
+            .and_then(|place| place.back_end.clone());
+        drop(places);
+        let Some(back_end) = back_end else {
+            // The session knows an older configuration.
+            return Some(Verdict::Failed);
+        };
+        if let Err(spared) = back_end.may_ask() {
             back_end.figures.of(back_end.kind).asked(spared);
             return Some(Verdict::Failed);
         }
-        let request = back_end.request(question);
-        let mut open = Open {
-            back_end,
-            asked: now(),
+        let pending = Pending {
+            question,
             done: Some(done),
+            queued_ms: back_end.clock.now_ms(),
         };
-        self.outbound.ask(request, move |outcome| {
-            let said = answer::read(open.back_end.kind, Answer::of(outcome));
-            open.answered(said);
-        });
+        let admitted = back_end.state.lock().gate.admit(pending);
+        if let Some(pending) = admitted {
+            back_end.send(pending);
+        }
         None
     }
 
@@ -137,32 +205,37 @@ impl Hooks {
         &self.figures
     }
 
-    /// Whether a kind's back end is left alone for now.
+    /// Returns whether a back end is not asked that kind of questions for now, because it fails.
     pub(crate) fn is_paused(&self, kind: Kind) -> bool {
-        let back_ends = self.back_ends.lock();
-        let back_end = back_ends[kind as usize].as_ref();
-        back_end.is_some_and(|one| one.state.lock().breaker.is_paused())
+        let places = self.back_ends.lock();
+        let mut of_kind = places
+            .iter()
+            .filter(|place| place.kind == kind)
+            .filter_map(|place| place.back_end.as_ref());
+        of_kind.any(|one| one.state.lock().gate.is_open())
     }
 }
 
 impl BackEnd {
-    /// Counts one more question; why it is not asked.
-    fn begin(&self) -> Result<(), Asked> {
+    /// Counts one more question.
+    ///
+    /// # Errors
+    /// It is not to be asked, for this reason.
+    fn may_ask(&self) -> Result<(), Asked> {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
-        if state.waiting >= self.options.waiting {
+        if state.gate.len() >= self.options.waiting as usize {
             return Err(Asked::Crowded);
         }
-        if !state.breaker.may_ask(now_ms) {
+        if !state.gate.may_ask(now_ms) {
             return Err(Asked::Paused);
         }
-        state.waiting += 1;
-        drop(state);
         self.figures.of(self.kind).waiting.add(1);
         Ok(())
     }
 
-    fn request(&self, question: &Question) -> veche_calls::Call {
+    fn send(self: &Arc<Self>, mut pending: Pending) {
+        let question = &pending.question;
         let body = question::body(question);
         let mut headers = question::headers(question);
         sign(&mut headers, &self.options.secrets, &body);
@@ -174,55 +247,85 @@ impl BackEnd {
             body_bytes_max: ANSWER_BYTES_MAX,
             ca: self.options.ca.as_deref(),
             // Each kind has another limit and so its own connections: one that hangs takes none of the others'.
-            connections_max: CONNECTIONS_MAX + 1 + self.kind as u32,
+            connections_max: self.options.concurrency + CONNECTIONS_MAX + 1 + self.kind as u32,
         };
-        request.into_call()
+        let client = match &*question.user {
+            "" => question.asker.address.to_canonical().to_string().into(),
+            user => user.into(),
+        };
+        let mut open = Open {
+            back_end: Arc::clone(self),
+            client,
+            asked: now(),
+            done: pending.done.take(),
+        };
+        self.outbound.ask(request.into_call(), move |outcome| {
+            let said = answer::read(open.back_end.kind, Answer::of(outcome));
+            if let Some(next) = open.answered(said) {
+                open.back_end.send(next);
+            }
+        });
     }
 
-    fn ended(&self, said: &Said, asked: Instant) {
+    /// A question was answered: returns the next one to ask.
+    fn ended(&self, said: &Said, client: &str, asked: Instant) -> Option<Pending> {
         let figures = self.figures.of(self.kind);
         figures.waiting.sub(1);
         figures.asked(said.how);
         figures.took.took(asked.elapsed());
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
-        state.waiting -= 1;
-        let is_left_alone = match said.is_failure {
-            Some(is_failure) => state.breaker.answered(is_failure, now_ms),
-            None => {
-                state.breaker.not_asked();
-                false
-            }
-        };
+        let refused = state.gate.ended(said.ending, client, now_ms);
+        let queued = state.gate.queued();
+        let next = state.gate.next(|pending| pending.is_due(now_ms));
+        let expired = queued - state.gate.queued() - usize::from(next.is_some());
         let trouble = said.trouble.as_ref();
-        let trouble = trouble.filter(|_| state.warnings.is_due(now_ms) || is_left_alone);
+        let trouble = trouble.filter(|_| state.warnings.is_due(now_ms) || refused.is_some());
         drop(state);
+        figures.expired(expired);
         let (kind, url) = (self.kind.name(), &self.url);
         if let Some(trouble) = trouble {
             warn!("hook {kind} {url}: {trouble}");
         }
-        if is_left_alone {
+        if let Some(refused) = refused {
             let pause = self.options.pause;
-            warn!("hook {kind} {url}: it is left alone for {pause:?}");
+            warn!("hook {kind} {url}: not asked for {pause:?}");
+            figures.waiting.sub(refused.len() as u64);
+            refused.iter().for_each(|_| figures.asked(Asked::Paused));
         }
+        next
     }
 }
 
-impl<D: FnOnce(Verdict)> Open<D> {
-    fn answered(&mut self, said: Said) {
-        if let Some(done) = self.done.take() {
-            self.back_end.ended(&said, self.asked);
-            done(said.verdict);
-        }
+impl Open {
+    /// Gives the verdict; returns the next question to ask.
+    fn answered(&mut self, said: Said) -> Option<Pending> {
+        let done = self.done.take()?;
+        let next = self.back_end.ended(&said, &self.client, self.asked);
+        done(said.verdict);
+        next
+    }
+
+    /// The server is ending.
+    fn abandoned(&mut self) -> Option<Pending> {
+        self.done.as_ref()?;
+        let said = answer::read(self.back_end.kind, Answer::of(gone()));
+        self.answered(said)
     }
 }
 
-impl<D: FnOnce(Verdict)> Drop for Open<D> {
-    /// Nobody will answer any more: the server is ending.
+impl Drop for Open {
+    /// The server is ending: neither this question nor one that is queued will be answered.
     fn drop(&mut self) {
-        if self.done.is_some() {
-            let said = answer::read(self.back_end.kind, Answer::of(gone()));
-            self.answered(said);
+        let mut next = self.abandoned();
+        while let Some(mut pending) = next {
+            let mut open = Open {
+                back_end: Arc::clone(&self.back_end),
+                client: Box::default(),
+                asked: self.asked,
+                done: pending.done.take(),
+            };
+            next = open.abandoned();
         }
     }
 }

@@ -7,8 +7,10 @@ use serde_json::value::RawValue;
 use veche_frontends::hooks::{Encoding, Kind, Question};
 use veche_hub::{Payload, PayloadKind};
 
+use crate::asking::{HOOK, SIGNATURE};
+
 /// Headers that are this server's own, whatever the client says.
-pub(crate) const OWN_HEADERS: [&str; 9] = [
+pub(crate) const OWN_HEADERS: [&str; 10] = [
     "content-type",
     "content-length",
     "content-encoding",
@@ -17,7 +19,8 @@ pub(crate) const OWN_HEADERS: [&str; 9] = [
     "host",
     "expect",
     "x-real-ip",
-    crate::asking::SIGNATURE,
+    HOOK,
+    SIGNATURE,
 ];
 
 #[derive(Serialize)]
@@ -92,6 +95,7 @@ pub(super) fn headers(question: &Question) -> Vec<(String, Vec<u8>)> {
     let mut headers = vec![
         ("content-type".to_owned(), b"application/json".to_vec()),
         ("x-real-ip".to_owned(), address.into_bytes()),
+        (HOOK.to_owned(), question.kind.name().into()),
     ];
     for (name, value) in &asker.headers {
         if !OWN_HEADERS.contains(&&**name) {
@@ -123,7 +127,7 @@ mod tests {
 
     use bytes::Bytes;
     use serde_json::{Value, json};
-    use veche_frontends::hooks::{Asker, Credential, Decider, QuestionId};
+    use veche_frontends::hooks::{Asker, BackEndId, Credential, Decider, QuestionId};
     use veche_hub::ConnectionId;
 
     use super::*;
@@ -146,7 +150,7 @@ mod tests {
                 generation: 2,
             },
             id: QuestionId(3),
-            decider: Decider::BackEnd,
+            decider: Decider::BackEnd(BackEndId::default()),
             kind,
             asker: Arc::new(Asker {
                 client: "c1".into(),
@@ -220,9 +224,10 @@ mod tests {
             .iter()
             .map(|(name, value)| (&**name, &**value))
             .collect::<Vec<(&str, &[u8])>>();
-        let expected: [(&str, &[u8]); 3] = [
+        let expected: [(&str, &[u8]); 4] = [
             ("content-type", b"application/json"),
             ("x-real-ip", b"127.0.0.1"),
+            ("veche-hook", b"rpc"),
             ("cookie", b"a=b"),
         ];
         assert_eq!(headers, expected);

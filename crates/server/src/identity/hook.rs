@@ -1,5 +1,5 @@
-//! A back end that is asked who clients are: what it has said before is kept, the same question is asked once at a time,
-//! those who wait are counted, and one that fails is left alone for a while.
+//! A back end that names the users of connections: its answers are cached, clients with the same question share one
+//! request, a limited number of requests is under way, and while it fails it is not asked.
 
 mod question;
 
@@ -19,7 +19,7 @@ use super::cache::Digest;
 use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
-use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Request, Seldom};
+use crate::asking::{Answer, Breaker, Gate, Request, Seldom};
 use crate::config::{self, as_ms, unix_now_ms};
 use crate::process::{Clock, now};
 
@@ -30,7 +30,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct BackEnd {
     url: SecretUrl,
-    options: config::Hook,
+    options: config::IdentityHook,
     outbound: Outbound,
     figures: Arc<Figures>,
     clock: Clock,
@@ -41,18 +41,25 @@ pub(super) struct BackEnd {
 
 #[derive(Debug)]
 struct State {
-    breaker: Breaker,
+    gate: Gate<Get>,
     questions: Questions,
     warnings: Seldom,
+}
+
+/// A request to the back end.
+#[derive(Debug)]
+struct Get {
+    digest: Digest,
+    headers: Vec<(String, Vec<u8>)>,
+    client: Box<str>,
 }
 
 impl BackEnd {
     pub(super) fn new(
         url: &SecretUrl,
-        options: &config::Hook,
+        options: &config::IdentityHook,
         (outbound, figures, ended): (&Outbound, &Arc<Figures>, &Arc<Ended>),
     ) -> Arc<Self> {
-        let pause_ms = as_ms(options.pause);
         Arc::new_cyclic(|me| Self {
             url: url.clone(),
             options: options.clone(),
@@ -60,7 +67,10 @@ impl BackEnd {
             figures: Arc::clone(figures),
             clock: Clock::new(),
             state: Mutex::new(State {
-                breaker: Breaker::new(options.failures, pause_ms),
+                gate: Gate::new(
+                    options.concurrency,
+                    Breaker::new(options.failures, as_ms(options.pause)),
+                ),
                 questions: Questions::new(options.cache_entries as usize, options.waiting, ended),
                 warnings: Seldom::default(),
             }),
@@ -69,12 +79,12 @@ impl BackEnd {
     }
 
     /// Whether it is asked as a configuration wants it.
-    pub(super) fn is_by(&self, options: &config::Hook) -> bool {
+    pub(super) fn is_by(&self, options: &config::IdentityHook) -> bool {
         self.options == *options
     }
 
     pub(super) fn is_left_alone(&self) -> bool {
-        self.state.lock().breaker.is_paused()
+        self.state.lock().gate.is_open()
     }
 
     /// What is known without asking; otherwise whether the question is a new one.
@@ -82,22 +92,46 @@ impl BackEnd {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
         let State {
-            breaker, questions, ..
+            gate, questions, ..
         } = &mut *state;
-        let may_wait = |is_new: bool| match !is_new || breaker.may_ask(now_ms) {
+        let may_wait = |is_new: bool| match !is_new || gate.may_ask(now_ms) {
             true => Ok(()),
             false => Err(()),
         };
         let looked_up = questions.look_up(digest, asking, now_ms, may_wait);
-        let unknown = Finding::Unknown(Unknown::NoAnswer);
         looked_up.map_err(|spared| match spared {
             Spared::Known(finding) => (Asked::Cached, finding),
-            Spared::Crowded => (Asked::Crowded, unknown),
-            Spared::Barred(()) => (Asked::Paused, unknown),
+            Spared::Crowded => (Asked::Crowded, NO_ANSWER),
+            Spared::Barred(()) => (Asked::Paused, NO_ANSWER),
         })
     }
 
-    fn answered(&self, digest: Digest, outcome: CallOutcome) {
+    fn send(&self, get: Get) {
+        let Get {
+            digest,
+            headers,
+            client,
+        } = get;
+        let request = Request {
+            url: self.url.expose(),
+            headers,
+            body: None,
+            timeout: self.options.timeout,
+            body_bytes_max: ANSWER_BYTES_MAX,
+            ca: self.options.ca.as_deref(),
+            connections_max: self.options.concurrency,
+        };
+        let me = Weak::clone(&self.me);
+        let asked_at = now();
+        self.outbound.ask(request.into_call(), move |outcome| {
+            if let Some(me) = me.upgrade() {
+                me.figures.took.took(now() - asked_at);
+                me.answered(digest, &client, outcome);
+            }
+        });
+    }
+
+    fn answered(&self, digest: Digest, client: &str, outcome: CallOutcome) {
         let mut said = question::read(Answer::of(outcome), self.options.cache_time);
         self.figures.asked(match &said.finding {
             Finding::Named(_) => Asked::Named,
@@ -106,33 +140,56 @@ impl BackEnd {
         });
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
-        let is_left_alone = state.breaker.answered(said.is_failure, now_ms);
-        let asking = state.questions.answered(&digest, &mut said.finding);
+        let State {
+            gate,
+            questions,
+            warnings,
+        } = &mut *state;
+        let refused = gate.ended(said.ending, client, now_ms);
+        let next = gate.next(|_| true);
+        let asking = questions.answered(&digest, &mut said.finding);
+        let mut unanswered = Vec::new();
+        for get in refused.iter().flatten() {
+            unanswered.append(&mut questions.answered(&get.digest, &mut NO_ANSWER.clone()));
+        }
         if let Some(kept) = said.kept_for(unix_now_ms()) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
-            state.questions.keep(digest, said.finding.clone(), until_ms);
+            questions.keep(digest, said.finding.clone(), until_ms);
         }
-        let warnings = &mut state.warnings;
         let trouble = said
             .trouble
-            .filter(|_| warnings.is_due(now_ms) || is_left_alone);
+            .filter(|_| warnings.is_due(now_ms) || refused.is_some());
         if trouble.is_some() {
             warnings.said(now_ms);
         }
         drop(state);
         if let Some(trouble) = trouble {
-            warn!("hook {}: {trouble}", self.url);
+            warn!("identity hook {}: {trouble}", self.url);
         }
-        if is_left_alone {
+        if let Some(refused) = refused {
             let pause = self.options.pause;
-            warn!("hook {}: it is left alone for {pause:?}", self.url);
+            warn!("identity hook {}: not asked for {pause:?}", self.url);
+            refused
+                .iter()
+                .for_each(|_| self.figures.asked(Asked::Paused));
         }
+        self.tell(asking, &said.finding);
+        self.tell(unanswered, &NO_ANSWER);
+        if let Some(next) = next {
+            self.send(next);
+        }
+    }
+
+    fn tell(&self, asking: Vec<Asking>, finding: &Finding) {
         self.figures.waiting.sub(asking.len() as u64);
         for Asking { id, desk } in asking {
-            desk.tell(id, said.finding.clone());
+            desk.tell(id, finding.clone());
         }
     }
 }
+
+/// The finding of a question that is not asked.
+const NO_ANSWER: Finding = Finding::Unknown(Unknown::NoAnswer);
 
 impl Hook for BackEnd {
     fn ask(
@@ -142,8 +199,8 @@ impl Hook for BackEnd {
         desk: &Arc<dyn Desk>,
         _: Now,
     ) -> Outcome<Finding> {
-        let passed = question::passed_on(question, &self.options.headers);
-        let digest = question::digest(&passed);
+        let headers = question::passed_on(question, &self.options.headers);
+        let digest = question::digest(&headers);
         let desk = Arc::clone(desk);
         // Before it can be answered.
         self.figures.waiting.add(1);
@@ -155,23 +212,15 @@ impl Hook for BackEnd {
             }
             Ok(false) => self.figures.asked(Asked::Joined),
             Ok(true) => {
-                let get = Request {
-                    url: self.url.expose(),
-                    headers: passed,
-                    body: None,
-                    timeout: self.options.timeout,
-                    body_bytes_max: ANSWER_BYTES_MAX,
-                    ca: self.options.ca.as_deref(),
-                    connections_max: CONNECTIONS_MAX,
+                let get = Get {
+                    digest,
+                    headers,
+                    client: question.client.to_canonical().to_string().into(),
                 };
-                let me = Weak::clone(&self.me);
-                let asked_at = now();
-                self.outbound.ask(get.into_call(), move |outcome| {
-                    if let Some(me) = me.upgrade() {
-                        me.figures.took.took(now() - asked_at);
-                        me.answered(digest, outcome);
-                    }
-                });
+                let now = self.state.lock().gate.admit(get);
+                if let Some(get) = now {
+                    self.send(get);
+                }
             }
         }
         Outcome::Later

@@ -118,10 +118,10 @@ impl Identities {
         let mut hooks = HashMap::new();
         for url in urls {
             let before = kept.hooks.remove(url);
-            let hook = before.filter(|before| before.is_by(&config.hook));
+            let hook = before.filter(|before| before.is_by(&config.identity_hook));
             let hook = hook.unwrap_or_else(|| {
                 let asks = (&self.outbound, &self.figures, &self.ended);
-                BackEnd::new(url, &config.hook, asks)
+                BackEnd::new(url, &config.identity_hook, asks)
             });
             hooks.entry(url.clone()).or_insert(hook);
         }

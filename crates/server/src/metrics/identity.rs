@@ -33,7 +33,7 @@ impl Collector for Identity {
         let fetched = fetched.map(|(label, count)| (label, count.read()));
         for (name, help, values) in [
             (
-                "veche_hook_questions",
+                "veche_identity_hook_questions",
                 "Questions who a client is: those that the back end answered or not, and those that it was spared",
                 asked.collect::<Vec<_>>(),
             ),
@@ -55,7 +55,7 @@ impl Collector for Identity {
             }
         }
         let seconds = encoder.encode_descriptor(
-            "veche_hook_seconds",
+            "veche_identity_hook_seconds",
             "How long the back end took to say who a client is",
             None,
             MetricType::Histogram,
@@ -71,12 +71,12 @@ impl Collector for Identity {
         let (keys, paused) = self.0.state();
         for (name, help, value) in [
             (
-                "veche_hook_waiting",
+                "veche_identity_hook_waiting",
                 "Handshakes and requests that wait for a back end to say who asks",
                 figures.waiting.read(),
             ),
             (
-                "veche_hook_paused",
+                "veche_identity_hook_paused",
                 "Back ends that are left alone for now, because they failed",
                 paused as u64,
             ),

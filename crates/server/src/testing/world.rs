@@ -25,6 +25,7 @@ use crate::apps::{Here, Journal, Library, Shelf};
 use crate::common::Common;
 use crate::config::Config;
 use crate::files::DiskFiles;
+use crate::hooks::Hooks;
 use crate::identity::Identities;
 use crate::metrics::Report;
 use crate::process::now;
@@ -56,7 +57,7 @@ impl Ground {
         let shelf = library.shelve(config)?;
         let identities = Identities::new(library.outbound.clone());
         identities.begin(config);
-        let mut site = crate::site::build(config, &library, &identities, false);
+        let mut site = crate::site::build(config, &library, &identities, &Hooks::default(), false);
         let listeners = config.listeners.iter().zip(&site.listeners);
         let listeners = listeners.map(|(listener, of_site)| Door {
             role: of_site.role,

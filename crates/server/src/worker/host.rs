@@ -7,7 +7,7 @@ use veche_frontends::hooks::{Question, Verdict};
 use veche_worker::AppHost;
 
 use crate::apps::{Asked, Here, Shelf};
-use crate::hooks::Hooks;
+use crate::hooks::{Done, Hooks};
 
 /// The applications of a worker, as far as its driver is concerned.
 pub(crate) trait Host: AppHost {
@@ -64,16 +64,13 @@ impl Log for Writer {
     }
 }
 
-/// Takes the verdict on a question.
-pub(crate) type Done = Box<dyn FnOnce(Verdict) + Send>;
-
 /// Decides on commands of clients: see [`Hooks::ask`].
 pub(crate) trait Decide {
-    fn ask(&self, question: &Question, done: Done) -> Option<Verdict>;
+    fn ask(&self, question: Question, done: Done) -> Option<Verdict>;
 }
 
 impl Decide for Hooks {
-    fn ask(&self, question: &Question, done: Done) -> Option<Verdict> {
+    fn ask(&self, question: Question, done: Done) -> Option<Verdict> {
         self.ask(question, done)
     }
 }

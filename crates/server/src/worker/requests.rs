@@ -15,7 +15,7 @@ impl<A: Host> Rest<A> {
                     let completions = Arc::clone(&self.completions);
                     let done = Box::new(move |verdict| completions.judge(session, id, verdict));
                     let decider = self.decider.as_deref().unwrap_or(&self.common.hooks);
-                    if let Some(verdict) = decider.ask(&question, done) {
+                    if let Some(verdict) = decider.ask(question, done) {
                         self.worker.handle_verdict(session, id, verdict);
                     }
                 }

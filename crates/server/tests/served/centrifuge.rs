@@ -4,6 +4,7 @@ mod deltas;
 mod filters;
 mod hooks;
 mod names;
+mod reading;
 mod scripts;
 mod stalled;
 

@@ -29,7 +29,7 @@ impl Checker<'_> {
 
     /// `headers`; none is fine.
     pub(super) fn answer_headers(&mut self, table: &Table) -> Option<Option<Headers>> {
-        let Some(Value::Headers(pairs)) = table.value("headers") else {
+        let Some(Value::Pairs(pairs)) = table.value("headers") else {
             return table.is_sound("headers").then_some(None);
         };
         let mut is_sound = true;

@@ -6,9 +6,10 @@ use veche_hub::{Publishing, Subscribing};
 
 use super::identity::{duration, is_near, number, parse_url};
 use super::{Checker, text};
-use crate::config::hooks::Hooks;
+use crate::config::hooks::{Hooks, RouteHook, RouteHooks};
 use crate::config::names::parse_header_name;
 use crate::config::raw::Table;
+use crate::config::report::nearest_hint;
 use crate::config::types::{Handler, Namespace, Route};
 use crate::config::value::Value;
 
@@ -23,10 +24,11 @@ impl Checker<'_> {
         // A route with a problem may be meant to have one.
         let mut all = routes.iter().map(Option::as_ref);
         let has_app = all.any(|route| route.is_none_or(is_decided_by_app));
-        self.asked_of_channels(table, namespaces, has_app);
+        self.asked_of_channels(table, namespaces, has_app, routes);
         let kinds = Kind::OF_BACK_ENDS.into_iter();
         let given: Vec<Kind> = kinds.filter(|kind| table.has(kind.name())).collect();
-        if given.is_empty() {
+        let of_routes = urls_of_routes(routes);
+        if given.is_empty() && of_routes.is_empty() {
             // What clients' requests say an application gets to see too.
             let meant: &[&str] = match has_app {
                 true => &["headers", "client_headers"],
@@ -58,7 +60,7 @@ impl Checker<'_> {
         }
         let mut urls: [Option<SecretUrl>; Kind::ALL.len()] = Default::default();
         let mut is_sound = true;
-        let mut is_far = false;
+        let mut is_far = of_routes.iter().any(|(_, url)| !is_near(url));
         for &kind in &given {
             let name = kind.name();
             let Some(url) = text(table, name) else {
@@ -77,10 +79,11 @@ impl Checker<'_> {
         let files = secrets.iter().filter_map(|(.., file)| file.clone());
         let files = files.collect();
         let secrets: Vec<_> = secrets.into_iter().map(|(_, secret, _)| secret).collect();
-        if let Some(first) = given.first().filter(|_| is_far && secrets.is_empty()) {
-            let name = first.name();
+        if is_far && secrets.is_empty() {
+            let first = given.first().map(|first| first.name());
+            let name = first.unwrap_or("secrets");
             let why = format!("{name}: without secrets anybody may say that he is this server");
-            self.warn(table.value_at(name), why);
+            self.warn(first.map_or(table.at, |name| table.value_at(name)), why);
         }
         let headers = self.each(table, "headers", parse_header_name);
         let client_headers = self.each(table, "client_headers", parse_header_name);
@@ -93,11 +96,52 @@ impl Checker<'_> {
             files,
             headers: headers?,
             client_headers: client_headers?,
+            concurrency: number(table, "concurrency"),
             waiting: number(table, "waiting"),
             failures: number(table, "failures"),
             pause: duration(table, "pause"),
             ca,
         })
+    }
+
+    /// `hooks` of a route.
+    pub(super) fn route_hooks(&mut self, table: &Table) -> Option<RouteHooks> {
+        let mut hooks = RouteHooks::default();
+        let Some(Value::Pairs(pairs)) = table.value("hooks") else {
+            return table.is_sound("hooks").then_some(hooks);
+        };
+        let mut is_sound = true;
+        for (item, (name, value)) in pairs.iter().enumerate() {
+            let read = match (
+                Kind::OF_BACK_ENDS
+                    .into_iter()
+                    .find(|kind| kind.name() == name),
+                &**value,
+            ) {
+                (None, _) => {
+                    let names = Kind::OF_BACK_ENDS.map(Kind::name);
+                    let hint = nearest_hint(name, names);
+                    Err(format!(
+                        "there are {}, found {name:?}{hint}",
+                        names.join(", ")
+                    ))
+                }
+                (Some(kind), "off") => Ok((kind, RouteHook::Off)),
+                (Some(kind), url) => match parse_url(url) {
+                    Ok(url) => Ok((kind, RouteHook::At(url))),
+                    Err(why) => Err(format!("{name}: {why}")),
+                },
+            };
+            match read {
+                Ok((kind, hook)) => hooks[kind as usize] = hook,
+                Err(why) => {
+                    let at = table.item_at("hooks", item);
+                    self.problems.add(at, format!("hooks: {why}"));
+                    is_sound = false;
+                }
+            }
+        }
+        is_sound.then_some(hooks)
     }
 
     /// Channels about which somebody is asked need somebody to ask, and the other way round.
@@ -106,6 +150,7 @@ impl Checker<'_> {
         table: &Table,
         namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
         has_app: bool,
+        routes: &[Option<Route>],
     ) {
         let (mut subscribe, mut publish) = (Vec::new(), Vec::new());
         for (table, namespace) in namespaces {
@@ -117,9 +162,11 @@ impl Checker<'_> {
                 publish.push(table);
             }
         }
-        for (name, asked) in [("subscribe", subscribe), ("publish", publish)] {
+        let of_routes = urls_of_routes(routes);
+        for (kind, asked) in [(Kind::Subscribe, subscribe), (Kind::Publish, publish)] {
+            let name = kind.name();
             match table.has(name) {
-                false if has_app => {}
+                false if has_app || of_routes.iter().any(|(of, _)| *of == kind) => {}
                 false => {
                     for namespace in asked {
                         let why = format!(
@@ -145,9 +192,25 @@ fn is_decided_by_app(route: &Route) -> bool {
     matches!(&route.handler, Handler::Centrifuge { app: Some(_), .. })
 }
 
+fn urls_of_routes(routes: &[Option<Route>]) -> Vec<(Kind, &SecretUrl)> {
+    let mut urls = Vec::new();
+    for route in routes.iter().flatten() {
+        let Handler::Centrifuge { hooks, .. } = &route.handler else {
+            continue;
+        };
+        for kind in Kind::OF_BACK_ENDS {
+            if let RouteHook::At(url) = &hooks[kind as usize] {
+                urls.push((kind, url));
+            }
+        }
+    }
+    urls
+}
+
 /// Those that mean nothing where nobody is asked.
-const OPTIONS: [&str; 8] = [
+const OPTIONS: [&str; 9] = [
     "timeout",
+    "concurrency",
     "secrets",
     "headers",
     "client_headers",

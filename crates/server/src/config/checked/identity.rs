@@ -1,4 +1,4 @@
-//! `[jwt]` and `[hook]`: keys that can be read and are one kind, URLs that can be asked, and routes that need them.
+//! `[jwt]` and `[identity_hook]`: keys that can be read and are one kind, URLs that can be asked, and routes that need them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use veche_frontends::identity::token::Place;
 use veche_jwt::Rules;
 
 use super::{Checker, list, text};
-use crate::config::identity::{Hook, Jwt, KeySource, Published};
+use crate::config::identity::{IdentityHook, Jwt, KeySource, Published};
 use crate::config::names::{Identity, parse_header_name, parse_place};
 use crate::config::raw::Table;
 use crate::config::types::{Handler, Route};
@@ -88,12 +88,13 @@ impl Checker<'_> {
     }
 
     /// How back ends are asked.
-    pub(super) fn hook(&mut self, table: &Table) -> Option<Hook> {
+    pub(super) fn identity_hook(&mut self, table: &Table) -> Option<IdentityHook> {
         let headers = self.each(table, "headers", parse_header_name);
-        Some(Hook {
+        Some(IdentityHook {
             timeout: duration(table, "timeout"),
             cache_time: Some(duration(table, "cache_time")).filter(|time| !time.is_zero()),
             cache_entries: number(table, "cache_entries"),
+            concurrency: number(table, "concurrency"),
             waiting: number(table, "waiting"),
             failures: number(table, "failures"),
             pause: duration(table, "pause"),

@@ -1,6 +1,8 @@
 //! `[[namespace]]`: what channels remember, and what clients may do with them.
 
-use veche_hub::{Access, Differences, Pattern, Publishing, Recovery, Subscribing, Told, USERS};
+use veche_hub::{
+    Access, Differences, Pattern, Publishing, Reading, Recovery, Subscribing, Told, USERS,
+};
 
 use super::{Checker, identity, word};
 use crate::config::raw::Table;
@@ -161,8 +163,18 @@ impl Checker<'_> {
                     "hook" => Publishing::Hook,
                     _ => Publishing::Nobody,
                 },
+                history: reading(table, "allow_history"),
+                presence: reading(table, "allow_presence"),
             },
         })
+    }
+}
+
+fn reading(table: &Table, name: &str) -> Reading {
+    match word(table, name) {
+        "client" => Reading::Client,
+        "none" => Reading::Nobody,
+        _ => Reading::Subscriber,
     }
 }
 

@@ -283,9 +283,11 @@ impl Checker<'_> {
         if handler == "centrifuge" {
             let app = self.app_of_clients(table, apps);
             let identity = self.identity(table);
+            let hooks = self.route_hooks(table);
             return Some(Handler::Centrifuge {
                 app: app?,
                 identity: identity?,
+                hooks: hooks?,
                 websocket: websocket?,
             });
         }

@@ -116,7 +116,7 @@ fn named(config: &Config) -> Vec<Named<'_>> {
             file("authorities", &clients.ca);
         }
     }
-    let asked = [&config.hook.ca, &config.acme.ca];
+    let asked = [&config.identity_hook.ca, &config.acme.ca];
     let of_events = config.events.iter().map(|events| &events.ca);
     let of_hooks = config.hooks.iter().map(|hooks| &hooks.ca);
     for ca in asked.into_iter().chain(of_events).chain(of_hooks).flatten() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::identity::{CONCURRENCY, COUNT};
 use super::{Change, Default, Directive, Section, seconds};
 use crate::config::value::Kind;
 
@@ -9,12 +10,6 @@ const URL: Kind = Kind::Text { expected: "a URL" };
 
 const NAMES: Kind = Kind::List {
     expected: "names of headers such as [\"cookie\", \"authorization\"]",
-};
-
-const COUNT: Kind = Kind::Integer {
-    min: 1,
-    max: 1_000_000,
-    words: &[],
 };
 
 pub(super) static HOOKS: &[Directive] = &[
@@ -82,17 +77,18 @@ pub(super) static HOOKS: &[Directive] = &[
         Default::Unset("none"),
         "Headers that a client may say in its connect command (`headers` of the SDKs), since a page can't set those of a WebSocket. What stands in the request itself counts. Never name one here that a proxy in front sets.",
     ),
+    row("concurrency", COUNT, Default::Toml("32"), CONCURRENCY),
     row(
         "waiting",
         COUNT,
-        Default::Toml("1024"),
-        "The most questions of one kind that wait for an answer; further commands get error 100 at once.",
+        Default::Toml("4096"),
+        "The most questions of one kind that wait for an answer, those in the queue included; further commands get error 100 at once. One that has queued for 5 seconds, after which SDKs give up, gets error 100 too.",
     ),
     row(
         "failures",
         COUNT,
         Default::Toml("5"),
-        "After so many failures in a row (no answer in time, no connection, 502, 503 or 504) the back end is not asked about this kind of command for `pause`: they get error 100 at once. Then one is tried.",
+        "The back end is not asked about this kind of command for `pause`, and commands get error 100 at once, after this many failures within ten seconds if they outnumber the answers of that time. A failure is a refused or broken connection, 502 or 503. No answer within `timeout`, and 504, count once for each user, or address of clients without one. After the pause one question is tried.",
     ),
     row(
         "pause",

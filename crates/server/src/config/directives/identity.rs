@@ -1,4 +1,4 @@
-//! The rows of `[jwt]` and `[hook]`.
+//! The rows of `[jwt]` and `[identity_hook]`.
 
 use std::time::Duration;
 
@@ -11,6 +11,14 @@ const FILE: Kind = Kind::Text {
 const CA: Kind = Kind::Text {
     expected: "the path of a PEM file",
 };
+/// How many of something.
+pub(super) const COUNT: Kind = Kind::Integer {
+    min: 1,
+    max: 1_000_000,
+    words: &[],
+};
+/// What `concurrency` of `[identity_hook]` and `[hooks]` limits.
+pub(super) const CONCURRENCY: &str = "The most requests to one URL at a time; further ones queue in order, and `timeout` counts from when they are sent. At most the processes that the back end has for them (`pm.max_children` of php-fpm): requests beyond those wait there and may time out.";
 const MS: Duration = Duration::from_millis(1);
 
 pub(super) static JWT: &[Directive] = &[
@@ -139,25 +147,18 @@ pub(super) static HOOK: &[Directive] = &[
         "10000",
         "The most answers that are kept; the oldest go first.",
     ),
+    hook("concurrency", COUNT, "32", CONCURRENCY),
     hook(
         "waiting",
-        Kind::Integer {
-            min: 1,
-            max: 1_000_000,
-            words: &[],
-        },
-        "1024",
-        "The most handshakes and requests that wait for an answer; further ones get 503 at once.",
+        COUNT,
+        "4096",
+        "The most handshakes and requests that wait for an answer, those in the queue included; further ones get 503 at once.",
     ),
     hook(
         "failures",
-        Kind::Integer {
-            min: 1,
-            max: 1_000_000,
-            words: &[],
-        },
+        COUNT,
         "5",
-        "After so many failures in a row (no answer in time, no connection, 502, 503 or 504) the back end is left alone for `pause`: handshakes get 503 at once. Then one is tried.",
+        "The back end is not asked for `pause`, and handshakes get 503 at once, after this many failures within ten seconds if they outnumber the answers of that time. A failure is a refused or broken connection, 502 or 503. No answer within `timeout`, and 504, count once for each client address. After the pause one request is tried.",
     ),
     hook(
         "pause",
@@ -170,7 +171,7 @@ pub(super) static HOOK: &[Directive] = &[
         "See `failures`.",
     ),
     Directive {
-        section: Section::Hook,
+        section: Section::IdentityHook,
         name: "ca",
         kind: CA,
         default: Default::Unset("the system's authorities"),
@@ -199,7 +200,7 @@ const fn hook(
     doc: &'static str,
 ) -> Directive {
     Directive {
-        section: Section::Hook,
+        section: Section::IdentityHook,
         name,
         kind,
         default: Default::Toml(default),

@@ -149,7 +149,25 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"none\""),
         "Which of these clients may publish by themselves: none, those who are subscribed to the channel, or every one, subscribed or not (to private channels only subscribers, to channels of named users only those). `\"hook\"`: whom the back end lets, which `[hooks]` asks each time, or the route's app; to channels of named users only those.",
     ),
+    row(
+        "allow_history",
+        READING,
+        Default::Toml("\"subscriber\""),
+        "Which of these clients may read the history of a channel: none, those who are subscribed to it, or every one, subscribed or not (of private channels only subscribers, of channels of named users only those). Recovery is not affected.",
+    ),
+    row(
+        "allow_presence",
+        READING,
+        Default::Toml("\"subscriber\""),
+        "The same for `presence` and `presence_stats`.",
+    ),
 ];
+
+/// Which clients may read something of a channel.
+const READING: Kind = Kind::Word {
+    words: &["none", "subscriber", "client"],
+    hidden: &[],
+};
 
 const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
     Directive {

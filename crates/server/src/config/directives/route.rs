@@ -79,7 +79,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("\"none\""),
         handlers: &["push", "lua", "centrifuge"],
         change: Change::Reload,
-        doc: "Where the name of a connection's user is: in a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is not, it just has no user). With `\"none\"` it has no user, only channels. The value is believed as it stands. So a query or a header is for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie should hold something that cannot be guessed. With `\"mtls\"` it is in the certificate that the client has shown on a listener with `client_ca`: its common name, or else its first mail address, host name or URI; `\"mtls:cn\"`, `\"mtls:email\"`, `\"mtls:dns\"` and `\"mtls:uri\"` take that one only. With `\"jwt\"` it is in a signed token, by `[jwt]`; the connection ends with the token (3005), unless it is renewed. With `\"http:URL\"` the back end behind that URL is asked, by `[hook]`. With `\"pam:SERVICE\"` the client sends a name and a password (HTTP Basic), with plain requests to an app too, and PAM judges them by the rules in `/etc/pam.d/SERVICE`, or by those in another folder (`\"pam:/path/to/SERVICE\"`), by `[pam]`; only where nobody can read passwords on the way. [The guide](../guide/identity.md) has more of all three.",
+        doc: "Where the name of a connection's user is: in a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is not, it just has no user). With `\"none\"` it has no user, only channels. The value is believed as it stands. So a query or a header is for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie should hold something that cannot be guessed. With `\"mtls\"` it is in the certificate that the client has shown on a listener with `client_ca`: its common name, or else its first mail address, host name or URI; `\"mtls:cn\"`, `\"mtls:email\"`, `\"mtls:dns\"` and `\"mtls:uri\"` take that one only. With `\"jwt\"` it is in a signed token, by `[jwt]`; the connection ends with the token (3005), unless it is renewed. With `\"http:URL\"` the back end behind that URL is asked, by `[identity_hook]`. With `\"pam:SERVICE\"` the client sends a name and a password (HTTP Basic), with plain requests to an app too, and PAM judges them by the rules in `/etc/pam.d/SERVICE`, or by those in another folder (`\"pam:/path/to/SERVICE\"`), by `[pam]`; only where nobody can read passwords on the way. [The guide](../guide/identity.md) has more of all three.",
     },
     Directive {
         section: Section::Route,
@@ -117,7 +117,9 @@ pub(super) static ROUTE: &[Directive] = &[
     Directive {
         section: Section::Route,
         name: "headers",
-        kind: Kind::Headers,
+        kind: Kind::Pairs {
+            expected: "a table such as { X-Frame-Options = \"DENY\" }",
+        },
         default: Default::Unset("none"),
         handlers: &["static", "lua"],
         change: Change::Reload,
@@ -187,6 +189,17 @@ pub(super) static ROUTE: &[Directive] = &[
         handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "Beside `script`: see `options` of `[[app]]`.",
+    },
+    Directive {
+        section: Section::Route,
+        name: "hooks",
+        kind: Kind::Pairs {
+            expected: "a table such as { connect = \"http://127.0.0.1/connect\", rpc = \"off\" }",
+        },
+        default: Default::Unset("as `[hooks]` says"),
+        handlers: &["centrifuge"],
+        change: Change::Reload,
+        doc: "The URLs that clients of this route have decided instead of those of `[hooks]`, by kind: `{ connect = \"https://app.example/connect\", rpc = \"off\" }`. `\"off\"`: that kind is not asked here. The other options of `[hooks]` apply to all.",
     },
     Directive {
         section: Section::Route,

@@ -53,7 +53,7 @@ timeout = "1s"
             "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25; write \"25s\"",
             "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
             "16:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"off\"",
-            "17:1: unknown directive \"timeout\" in [limits]; it belongs under [hook] or [hooks] or [pam] or [events]",
+            "17:1: unknown directive \"timeout\" in [limits]; it belongs under [identity_hook] or [hooks] or [pam] or [events]",
         ],
     );
 }
@@ -89,8 +89,12 @@ fn sections() {
     says_after_listen(
         "[auth]\n",
         &[
-            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[route]], [[namespace]], [history], [limits], [jwt], [hook], [hooks], [pam], [events], [api], [admin]",
+            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[route]], [[namespace]], [history], [limits], [jwt], [identity_hook], [hooks], [pam], [events], [api], [admin]",
         ],
+    );
+    says_after_listen(
+        "[hook]\ntimeout = \"1s\"\n",
+        &["3:2: unknown section \"hook\"; it is called [identity_hook] now"],
     );
     says(
         "server = 3\n",

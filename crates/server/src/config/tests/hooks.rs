@@ -44,7 +44,10 @@ fn a_back_end_decides_on_what_it_has_urls_for() {
         (hooks.timeout, hooks.pause),
         (Duration::from_secs(1), Duration::from_secs(10))
     );
-    assert_eq!((hooks.waiting, hooks.failures), (1024, 5));
+    assert_eq!(
+        (hooks.concurrency, hooks.waiting, hooks.failures),
+        (32, 4096, 5)
+    );
     // Never shown.
     assert!(!format!("{hooks:?}").contains("shh"));
     assert_eq!(good(LISTEN).hooks, None);
@@ -66,6 +69,13 @@ fn mistakes_in_hooks_are_told() {
             "5:11: timeout: expected a duration from \"1ms\" to \"20s\", found \"1m\"",
             "6:12: headers: this header is never passed on, found \"host\"",
             "7:1: unknown directive \"subscrib\" in [hooks]; did you mean \"subscribe\"?",
+        ],
+    );
+    says_after_listen(
+        "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n[route.hooks]\nconect = \"off\"\nrpc = \"no\"\n",
+        &[
+            "7:1: hooks: there are connect, refresh, subscribe, sub_refresh, publish, rpc, found \"conect\"; did you mean \"connect\"?",
+            "8:1: hooks: rpc: \"no\" is no URL: relative URL without a base",
         ],
     );
 }

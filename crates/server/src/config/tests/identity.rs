@@ -1,4 +1,4 @@
-//! `[jwt]`, `[hook]`, `[pam]` and the routes that need them.
+//! `[jwt]`, `[identity_hook]`, `[pam]` and the routes that need them.
 
 use std::cell::{Cell, LazyCell};
 use std::time::Duration;
@@ -53,8 +53,8 @@ fn the_rest_of_the_sections() {
         "identity = \"http:http://127.0.0.1:9000/who\"",
     ));
     assert_eq!(config.jwt, None);
-    assert_eq!(config.hook.headers, ["cookie", "authorization"]);
-    assert_eq!(config.hook.cache_time, None);
+    assert_eq!(config.identity_hook.headers, ["cookie", "authorization"]);
+    assert_eq!(config.identity_hook.cache_time, None);
     let Handler::Push { identity, .. } = &config.routes[0].handler else {
         panic!("it is one");
     };
@@ -149,7 +149,7 @@ fn what_is_wrong() {
         says_after_listen(&format!("[jwt]\n{lines}\n"), expected);
     }
     says_after_listen(
-        "[hook]\nheaders = [\"cookie\", \"a b\", \"X-Real-IP\", \"x-original-uri\"]\n",
+        "[identity_hook]\nheaders = [\"cookie\", \"a b\", \"X-Real-IP\", \"x-original-uri\"]\n",
         &[
             "4:22: headers: it is no name of a header, found \"a b\"",
             "4:29: headers: this header is never passed on, found \"X-Real-IP\"",

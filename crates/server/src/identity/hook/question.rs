@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
-use veche_calls::{Fault, FaultKind};
+use veche_calls::Fault;
 use veche_frontends::identity::hook::Question;
 use veche_frontends::identity::{Finding, Unknown, Word};
 use veche_proto::http::{Head, encoded_path};
 
-use crate::asking::{Answer, Object};
+use crate::asking::{Answer, Ending, HOOK, Object};
 use crate::identity::cache::Digest;
 
 /// In this header, or in a JSON body as `user`, the back end says who it is.
@@ -37,6 +37,7 @@ pub(super) fn passed_on(question: &Question<'_>, chosen: &[String]) -> Vec<(Stri
         ("x-original-uri", &asked_for(head)),
         ("x-original-host", head.host),
         ("x-real-ip", &client),
+        (HOOK, "identity"),
     ] {
         passed.push((name.to_owned(), value.as_bytes().to_vec()));
     }
@@ -69,8 +70,8 @@ pub(super) struct Said {
     pub(super) finding: Finding,
     /// How long it may be kept; `None`: for this once.
     pub(super) kept: Option<Duration>,
-    /// The back end is not well, rather than of that opinion.
-    pub(super) is_failure: bool,
+    /// What it says about the back end; `None`: nothing.
+    pub(super) ending: Option<Ending>,
     /// For the log, where something is wrong.
     pub(super) trouble: Option<String>,
 }
@@ -92,29 +93,27 @@ impl Said {
 
 /// Reads an answer; `cache_time` is for those that name a user and say nothing of how long that holds.
 pub(super) fn read(answer: Result<Answer, Fault>, cache_time: Option<Duration>) -> Said {
-    let failed = |is_failure, trouble: String| Said {
+    let failed = |ending, trouble: String| Said {
         finding: Finding::Unknown(Unknown::NoAnswer),
         kept: None,
-        is_failure,
+        ending,
         trouble: Some(trouble),
     };
     let answer = match answer {
-        // What could not even be asked is the client's doing.
-        Err(fault) => return failed(fault.kind != FaultKind::Invalid, fault.words),
+        Err(fault) => return failed(Ending::of_fault(&fault), fault.words),
         Ok(answer) => answer,
     };
     let unknown = |unknown| (Finding::Unknown(unknown), None);
     let (finding, kept) = match answer.status {
         200..=299 => match word(&answer) {
             Ok(word) => (Finding::Named(word), cache_time),
-            Err(why) => return failed(false, format!("{}: {why}", answer.status)),
+            Err(why) => return failed(Some(Ending::Answered), format!("{}: {why}", answer.status)),
         },
         401 => unknown(Unknown::Stranger),
         403 => unknown(Unknown::Unwanted),
-        // What one client brings about by what it sends (500, say) shall not shut the door on all others.
         status => {
             return failed(
-                matches!(status, 502..=504),
+                Some(Ending::of_status(status)),
                 format!("it answered with {status}"),
             );
         }
@@ -122,7 +121,7 @@ pub(super) fn read(answer: Result<Answer, Fault>, cache_time: Option<Duration>) 
     Said {
         finding,
         kept: kept_for(answer.header("cache-control"), kept),
-        is_failure: false,
+        ending: Some(Ending::Answered),
         trouble: None,
     }
 }
@@ -198,6 +197,8 @@ fn kept_for(header: Option<&str>, otherwise: Option<Duration>) -> Option<Duratio
 
 #[cfg(test)]
 mod tests {
+    use veche_calls::FaultKind;
+
     use super::*;
 
     fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> Result<Answer, Fault> {
@@ -224,106 +225,119 @@ mod tests {
         let expiry = |value| ("x-veche-expire-at", value);
         let unknown = Finding::Unknown;
         let user = ("x-veche-user", "ann");
-        for (given, finding, is_failure) in [
-            (answer(200, &[user], ""), named("ann"), false),
-            (answer(204, &[user], ""), named("ann"), false),
+        let (answered, unavailable) = (Some(Ending::Answered), Some(Ending::Unavailable));
+        for (given, finding, ending) in [
+            (answer(200, &[user], ""), named("ann"), answered),
+            (answer(204, &[user], ""), named("ann"), answered),
             (
                 answer(200, &[user], r#"{"user":"bob"}"#),
                 named("ann"),
-                false,
+                answered,
             ),
             (
                 answer(200, &[], r#"{"user":"bob","x":1}"#),
                 named("bob"),
-                false,
+                answered,
             ),
             (
                 answer(200, &[], r#"{"user":42}"#),
                 unknown(Unknown::NoAnswer),
-                false,
+                answered,
             ),
             (
                 answer(200, &[], r#"["ann"]"#),
                 unknown(Unknown::NoAnswer),
-                false,
+                answered,
             ),
-            (answer(200, &[], "[]"), unknown(Unknown::NoAnswer), false),
+            (answer(200, &[], "[]"), unknown(Unknown::NoAnswer), answered),
             (
                 answer(200, &[], r#"{"user":""}"#),
                 unknown(Unknown::NoAnswer),
-                false,
+                answered,
             ),
             (
                 answer(200, &[], r#"{"user":"bob","expire_at":1900000000}"#),
                 word("bob", Some(1_900_000_000)),
-                false,
+                answered,
             ),
             (
                 answer(200, &[], r#"{"user":"bob","expire_at":0}"#),
                 named("bob"),
-                false,
+                answered,
             ),
             (
                 answer(200, &[user], r#"{"expire_at":1900000000}"#),
                 word("ann", Some(1_900_000_000)),
-                false,
+                answered,
             ),
             (
                 answer(200, &[user], r#"{"expire_at":-1}"#),
                 unknown(Unknown::NoAnswer),
-                false,
+                answered,
             ),
-            (answer(200, &[user], "<p>hello"), named("ann"), false),
+            (answer(200, &[user], "<p>hello"), named("ann"), answered),
             (
                 answer(204, &[user, expiry("1900000000")], ""),
                 word("ann", Some(1_900_000_000)),
-                false,
+                answered,
             ),
             (
                 answer(204, &[user, expiry("-1")], ""),
                 unknown(Unknown::NoAnswer),
-                false,
+                answered,
             ),
             (
                 answer(204, &[user, expiry("soon")], ""),
                 unknown(Unknown::NoAnswer),
-                false,
+                answered,
             ),
             (
                 answer(204, &[user, expiry("+1")], ""),
                 unknown(Unknown::NoAnswer),
-                false,
+                answered,
             ),
             (
                 answer(200, &[], r#"{"user":"bob","expire_at":-1}"#),
                 unknown(Unknown::NoAnswer),
-                false,
+                answered,
             ),
             (
                 answer(200, &[], r#"{"user":"bob","expire_at":1.5}"#),
                 unknown(Unknown::NoAnswer),
-                false,
+                answered,
             ),
-            (answer(200, &[], "ok"), unknown(Unknown::NoAnswer), false),
-            (answer(302, &[user], ""), unknown(Unknown::NoAnswer), false),
-            (answer(401, &[user], ""), unknown(Unknown::Stranger), false),
-            (answer(403, &[], ""), unknown(Unknown::Unwanted), false),
-            (answer(404, &[], ""), unknown(Unknown::NoAnswer), false),
-            (answer(500, &[], ""), unknown(Unknown::NoAnswer), false),
-            (answer(503, &[], ""), unknown(Unknown::NoAnswer), true),
+            (answer(200, &[], "ok"), unknown(Unknown::NoAnswer), answered),
+            (
+                answer(302, &[user], ""),
+                unknown(Unknown::NoAnswer),
+                answered,
+            ),
+            (
+                answer(401, &[user], ""),
+                unknown(Unknown::Stranger),
+                answered,
+            ),
+            (answer(403, &[], ""), unknown(Unknown::Unwanted), answered),
+            (answer(404, &[], ""), unknown(Unknown::NoAnswer), answered),
+            (answer(500, &[], ""), unknown(Unknown::NoAnswer), answered),
+            (
+                answer(503, &[], ""),
+                unknown(Unknown::NoAnswer),
+                unavailable,
+            ),
             (
                 Err(Fault::new(FaultKind::Timeout, "late")),
                 unknown(Unknown::NoAnswer),
-                true,
+                Some(Ending::TimedOut),
             ),
             (
                 Err(Fault::new(FaultKind::Invalid, "no")),
                 unknown(Unknown::NoAnswer),
-                false,
+                None,
             ),
         ] {
             let said = read(given, None);
-            assert_eq!((said.finding, said.is_failure), (finding, is_failure));
+            assert_eq!((said.finding, said.ending), (finding, ending));
         }
     }
 

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use veche_pam::{Answer, Question};
 
 use super::helper::Helper;
-use crate::asking::Breaker;
+use crate::asking::{Breaker, Ending};
 use crate::config;
 use crate::identity::cache::Digest;
 use crate::identity::figures::Figures;
@@ -223,7 +223,11 @@ impl Inner {
             return Err(Trouble::Helper(why));
         }
         let started = Helper::start(START_WAIT);
-        self.breaker.lock().answered(started.is_err(), now_ms());
+        let ending = match started {
+            Ok(_) => Ending::Answered,
+            Err(_) => Ending::Unavailable,
+        };
+        self.breaker.lock().ended(ending, "", now_ms());
         let helper = started.map_err(Trouble::Helper)?;
         self.figures.passwords.started.add(1);
         self.figures.passwords.helpers.add(1);

@@ -175,7 +175,12 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
         });
         assert_eq!((&*kind, body), ("connect", expected));
         let small = request.to_ascii_lowercase();
-        for line in ["cookie: sid=ann", "x-token: t", "x-real-ip: 127.0.0.1"] {
+        for line in [
+            "cookie: sid=ann",
+            "x-token: t",
+            "x-real-ip: 127.0.0.1",
+            "veche-hook: connect",
+        ] {
             assert!(
                 small.contains(&format!("\r\n{line}\r\n")),
                 "{line} in {small}"
@@ -466,20 +471,26 @@ fn one_that_says_nothing_is_given_up() {
             &back_end,
             "timeout = \"100ms\"\nfailures = 2\npause = \"1s\"\n",
         );
-        let mut ann = connect(&server, "ann");
+        let (mut ann, mut bob) = (connect(&server, "ann"), connect(&server, "bob"));
         let internal: Value = serde_json::from_str(INTERNAL).expect("JSON");
-        for id in 2..4 {
+        // One client whose calls are slow keeps nobody else from being answered.
+        for id in 2..6 {
             assert_eq!(ann.ask(rpc(id, "wait"))["error"], internal);
         }
-        assert_eq!(count(&server, "rpc", "timeout"), 2.0);
+        assert_eq!(bob.ask(rpc(2, "m"))["rpc"]["data"]["user"], "bob");
+        for id in 3..8 {
+            assert_eq!(bob.ask(rpc(id, "wait"))["error"], internal);
+        }
+        let mut dan = connect(&server, "dan");
+        assert_eq!(dan.ask(rpc(2, "wait"))["error"], internal);
         drop(go);
         // The log has a thread of its own.
         until("the log to say it", || {
             let log = server.log();
-            log.contains("hook rpc http://") && log.contains("it is left alone")
+            log.contains("hook rpc http://") && log.contains("not asked for")
         });
         // Of other kinds it is asked still.
-        connect(&server, "bob");
+        connect(&server, "eva");
     });
 }
 
@@ -556,5 +567,47 @@ fn connections_and_subscriptions_last_as_long_as_it_says() {
         // The other one may not go on.
         ann.ask(json!({"id": 4, "subscribe": {"channel": "asked:2"}}));
         assert_eq!(ann.socket.closed(), 4009);
+    });
+}
+
+#[test]
+fn a_route_may_have_other_urls() {
+    on_all(|setup| {
+        let back_end = Asked::new(|request| {
+            let (kind, body) = asked(request);
+            let data = json!({"from": kind, "user": body["user"]});
+            answer(
+                200,
+                "",
+                &json!({"result": {"user": "ann", "data": data}}).to_string(),
+            )
+        });
+        let at = back_end.address;
+        let routes = config(&back_end, "").replace(
+            "[[namespace]]\nname = \"asked\"",
+            &format!(
+                "[[route]]\npath = \"/other\"\nhandler = \"centrifuge\"\n\
+                 hooks = {{ connect = \"off\", rpc = \"http://{at}/other\" }}\n\
+                 [[namespace]]\nname = \"asked\""
+            ),
+        );
+        let options = Options {
+            routes: &routes,
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options);
+        let from = |path: &str| {
+            let socket = Socket::open(server.public, path);
+            let lines = std::collections::VecDeque::new();
+            let mut client = Client { socket, lines };
+            client.ask(json!({"id": 1, "connect": {}}));
+            client.ask(rpc(2, "m"))["rpc"]["data"].take()
+        };
+        assert_eq!(from("/c"), json!({"from": "rpc", "user": "ann"}));
+        assert_eq!(from("/other"), json!({"from": "other", "user": ""}));
+        assert_eq!(count(&server, "connect", "granted"), 1.0);
+        // They stay over a reload.
+        assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
+        assert_eq!(from("/other"), json!({"from": "other", "user": ""}));
     });
 }
