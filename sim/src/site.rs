@@ -116,6 +116,7 @@ fn site(setup: &Setup) -> Site {
             write_timeout_ms: WRITE_TIMEOUT_MS,
             ..Limits::default()
         },
+        accepts_unknown_fields: false,
         publishing: Publishing::new(None, 0),
         api_keys: Vec::new(),
         admin_keys: Vec::new(),

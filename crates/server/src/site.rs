@@ -94,6 +94,7 @@ pub(crate) fn build(
         limits,
         api_keys,
         admin_keys: keys(&config.admin.keys),
+        accepts_unknown_fields: config.api.accepts_unknown_fields,
         publishing,
         namespaces: Arc::new(namespaces(config)),
         history_bytes_max: history_bytes_max(config),
@@ -137,6 +138,9 @@ pub(crate) fn namespaces(config: &Config) -> Namespaces {
             Ok(pattern) => namespaces.insert_pattern(pattern, options),
             Err(_) => namespaces.insert(&namespace.name, options),
         }
+    }
+    if config.limits.refuses_unknown_namespaces {
+        namespaces.close();
     }
     namespaces
 }

@@ -16,8 +16,13 @@ pub(super) enum Leave {
 }
 
 /// A name that a client has given.
-pub(super) fn named(channel: &str) -> Result<ChannelName<'_>, ErrorCode> {
-    ChannelName::new(channel).map_err(|_| ErrorCode::UnknownChannel)
+pub(super) fn named<'c>(
+    channel: &'c str,
+    namespaces: &Namespaces,
+) -> Result<ChannelName<'c>, ErrorCode> {
+    let name = ChannelName::new(channel).ok();
+    name.filter(|_| namespaces.knows(channel))
+        .ok_or(ErrorCode::UnknownChannel)
 }
 
 /// Whether a user may subscribe by himself, and what that takes.

@@ -11,7 +11,7 @@ use veche_centrifuge::{
 use veche_hub::{ChannelName, ClientInfo, Joined, Payload, SubscribeOptions, Ticket};
 
 use super::claims::{Connection, Granted};
-use super::commands::{done, refuse};
+use super::commands::refuse;
 use super::deciding::Ask;
 use super::frame::Frame;
 use super::instructed::GIVEN;
@@ -507,14 +507,14 @@ impl Centrifuge {
             pong: interval_ms > 0 && !self.is_one_way(),
             time_ms: i64::try_from(now.wall_ms).unwrap_or(0),
         };
-        let mut written = frame.reply(connecting.id, Outcome::Connect(result));
+        frame.reply(connecting.id, Outcome::Connect(result));
         if self.is_one_way() {
-            written = written.and_then(|()| self.tell_missed(&missed, frame, cx));
+            self.tell_missed(&missed, frame, cx);
         }
         (self.pinged_ms, self.is_pinged) = (now.mono_ms, false);
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
         cx.shared.ports.outboxes.begin_pushes(cx.id);
-        done(written)
+        Done::Yes
     }
 
     pub(super) fn refresh(
@@ -568,7 +568,8 @@ impl Centrifuge {
         };
         *cx.lease = Some(Box::new(pass.lease));
         self.is_hurried = true;
-        done(frame.reply(id, Outcome::Refresh(result)))
+        frame.reply(id, Outcome::Refresh(result));
+        Done::Yes
     }
 }
 

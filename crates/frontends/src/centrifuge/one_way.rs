@@ -143,7 +143,7 @@ impl Centrifuge {
         channels: &[(&str, &Welcome<'_>, &[Publication<'_>])],
         frame: &mut Frame,
         cx: &mut Context<'_>,
-    ) -> Result<(), veche_centrifuge::BinaryInJson> {
+    ) {
         let outboxes = &mut cx.shared.ports.outboxes;
         for (channel, welcome, _) in channels {
             if let Some(position) = welcome.begin() {
@@ -158,12 +158,11 @@ impl Centrifuge {
             for publication in *publications {
                 let offset = publication.offset;
                 let body = PushBody::Publication(*publication);
-                frame.push(&Push { channel, body })?;
+                frame.push(&Push { channel, body });
                 outboxes.set_mark(cx.id, channel, Position { epoch, offset });
                 frame.send(cx.id, outboxes);
             }
         }
-        Ok(())
     }
 }
 

@@ -50,6 +50,7 @@ pub struct Options {
     /// The most that one step adds to an outbox beyond its limits: an answer, a message.
     pub answer_bytes_max: usize,
     pub api_keys: Vec<&'static str>,
+    pub accepts_unknown_fields: bool,
     pub publish_rate: Option<Rate>,
     pub limits: Limits,
     pub hub: veche_hub::Options,
@@ -64,6 +65,7 @@ impl Default for Options {
             outbox_bytes: 256 << 10,
             answer_bytes_max: 128 << 10,
             api_keys: Vec::new(),
+            accepts_unknown_fields: false,
             publish_rate: None,
             limits: limits(),
             hub: veche_hub::Options::default(),
@@ -309,6 +311,7 @@ impl Options {
             listeners,
             routes,
             limits: self.limits.clone(),
+            accepts_unknown_fields: self.accepts_unknown_fields,
             publishing: Publishing::new(self.publish_rate, api_keys.len()),
             api_keys,
             admin_keys: vec![ApiKey::new(ADMIN_KEY)],

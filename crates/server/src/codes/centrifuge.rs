@@ -106,13 +106,6 @@ pub(super) const CLOSES: &[Row] = &[
         "",
     ),
     row(
-        3506,
-        "inappropriate protocol",
-        "binary data were published, or are in the history, and the client speaks JSON",
-        &[],
-        "",
-    ),
-    row(
         3507,
         "permission denied",
         "the user is blocked",
@@ -152,8 +145,8 @@ pub(super) const ERRORS: &[Row] = &[
     row(
         102,
         "unknown channel",
-        "a name that is empty, longer than 255 bytes, or has control characters",
-        &[],
+        "a name that is empty, longer than 255 bytes, or has control characters; or one of a namespace that does not exist",
+        &["limits.unknown_namespace"],
         "",
     ),
     row(

@@ -600,6 +600,13 @@ pub(super) const ERRORS: &[Row] = &[
         ANSWERS,
     ),
     row(
+        backend::UNKNOWN_CHANNEL as u16,
+        "unknown channel",
+        "there is no `[[namespace]]` for the channel",
+        &["limits.unknown_namespace"],
+        "veche_pushes_refused_total",
+    ),
+    row(
         backend::METHOD_NOT_FOUND as u16,
         "method not found",
         "there is no such call",

@@ -478,6 +478,7 @@ impl Checker<'_> {
         }
         Api {
             blocks,
+            accepts_unknown_fields: word(table, "unknown_fields") == "accept",
             publish_rate: rate(table, "publish_rate"),
             keys,
             files,
@@ -539,6 +540,7 @@ fn limits(table: &Table) -> Limits {
     };
     let duration = |name| maybe(name).unwrap_or(Duration::ZERO);
     Limits {
+        refuses_unknown_namespaces: word(table, "unknown_namespace") == "error",
         connections: number("connections").map_or(ConnectionCap::Auto, ConnectionCap::Count),
         connections_per_address: number("connections_per_address"),
         connections_per_user: number("connections_per_user"),

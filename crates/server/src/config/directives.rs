@@ -563,6 +563,18 @@ static API: &[Directive] = &[
     },
     Directive {
         section: Section::Api,
+        name: "unknown_fields",
+        kind: Kind::Word {
+            words: &["refuse", "accept"],
+            hidden: &[],
+        },
+        default: Default::Toml("\"refuse\""),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "What becomes of a call by HTTP with a field that it does not have. `\"refuse\"`: error 107, which names the nearest field. `\"accept\"`: the field means nothing, as to Centrifugo; for its older clients, and for those of its commercial edition.",
+    },
+    Directive {
+        section: Section::Api,
         name: "publish_rate",
         kind: Kind::Rate { bytes: false },
         default: Default::Toml("\"off\""),

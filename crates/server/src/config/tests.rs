@@ -261,6 +261,7 @@ fn a_full_file() {
 fn the_defaults() {
     let config = good(LISTEN);
     let expected = Limits {
+        refuses_unknown_namespaces: false,
         connections: ConnectionCap::Auto,
         connections_per_address: None,
         connections_per_user: None,

@@ -532,6 +532,8 @@ pub(crate) enum StaticRoot {
 /// `[limits]`: what one client, and all of them, may take. In each `Option`, `None` is "off".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
+    /// Channels of namespaces that the file does not name are errors.
+    pub(crate) refuses_unknown_namespaces: bool,
     pub(crate) connections: ConnectionCap,
     pub(crate) connections_per_address: Option<u32>,
     pub(crate) connections_per_user: Option<u32>,
@@ -583,6 +585,8 @@ pub(crate) enum MemoryLimit {
 pub(crate) struct Api {
     /// Where it is written down who is not let in.
     pub(crate) blocks: Option<PathBuf>,
+    /// Fields of calls that are not known mean nothing; otherwise they are errors.
+    pub(crate) accepts_unknown_fields: bool,
     /// Of publications, for each key; `None`: as fast as they are worked on.
     pub(crate) publish_rate: Option<Rate>,
     /// Any one of them opens the API; with none, none is asked for, which only listeners on loopback may do.

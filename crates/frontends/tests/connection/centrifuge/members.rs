@@ -14,12 +14,6 @@ fn sessions_end_with_the_protocol_s_own_codes() {
     });
     let back_end = world.connect(0, PUSH);
     let subscribe = r#"{"id":2,"subscribe":{"channel":"open:1"}}"#;
-    // Data that no JSON can hold.
-    let misfit = ann(&mut world, 0);
-    ask(&mut world, misfit, subscribe);
-    world.ask(back_end, "{\"channel\":\"open:1\",\"binary\":\"AP8=\"}\n");
-    let closed = take(&mut world, misfit).closed;
-    assert_eq!(closed, Some((3506, "inappropriate protocol".to_owned())));
     // A client that reads nothing.
     let slow = ann(&mut world, 0);
     ask(&mut world, slow, subscribe);

@@ -187,6 +187,15 @@ pub(super) static LIMITS: &[Directive] = &[
         "The most publications that one answer to a call for history has. A `limit` above it gets error 106, and so does `limit: -1` where there are more; they are read page by page with `since`. An answer to a client is sent as the client reads it and refers to what is stored, so a long one costs a client that does not read about 100 KiB. Publications that the channel drops meanwhile stay in memory until the answer is sent; while they take more than a quarter of `history_bytes`, further calls for history get the temporary error 100.",
     ),
     row(
+        "unknown_namespace",
+        Kind::Word {
+            words: &["allow", "error"],
+            hidden: &[],
+        },
+        "\"allow\"",
+        "What becomes of a channel such as `chat:42` where no `[[namespace]]` is called `chat`. `\"allow\"`: it has the default options, so back ends publish there and routes may list it. `\"error\"`: Centrifuge clients and back ends that name one get error 102 (unknown channel), as from Centrifugo. Channels without a `:` and those of users are always known.",
+    ),
+    row(
         "body_bytes_max",
         Kind::Size {
             min: 0,
