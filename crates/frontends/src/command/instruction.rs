@@ -248,9 +248,7 @@ fn instruction((client, session): (Option<Text<'_>>, Option<Text<'_>>), deed: De
 
 fn channel(name: &Text<'_>, namespaces: &Namespaces) -> Result<Arc<str>, BadCommand> {
     match ChannelName::new(&name.0) {
-        Ok(name) if !namespaces.knows(name.as_str()) => {
-            Err(BadCommand::unknown_channel())
-        }
+        Ok(name) if !namespaces.knows(name.as_str()) => Err(BadCommand::unknown_channel()),
         Ok(name) if name.user().is_some() => {
             bad("a user's own channel comes and goes with the connection")
         }

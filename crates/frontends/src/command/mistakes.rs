@@ -103,7 +103,10 @@ pub(crate) fn despite_unknown_fields<T, E>(
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
-        if unknown_field(&error).and_then(|end| blank_field(&mut rest, end)).is_none() {
+        if unknown_field(&error)
+            .and_then(|end| blank_field(&mut rest, end))
+            .is_none()
+        {
             return Err(error);
         }
     }
