@@ -2,7 +2,7 @@
 //! its name ([`Audience`]).
 
 use veche_centrifuge::ErrorCode;
-use veche_hub::{Audience, ChannelName, Entry, Namespaces, Publishing, Subscribing};
+use veche_hub::{Audience, ChannelName, Entry, NameError, Namespaces, Publishing, Subscribing};
 
 /// What may be done only with a token for the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,10 @@ pub(super) enum Leave {
 
 /// A name that a client has given.
 pub(super) fn named(channel: &str) -> Result<ChannelName<'_>, ErrorCode> {
-    ChannelName::new(channel).map_err(|_| ErrorCode::UnknownChannel)
+    ChannelName::new(channel).map_err(|error| match error {
+        NameError::Long => ErrorCode::BadRequest,
+        NameError::Empty | NameError::Control => ErrorCode::UnknownChannel,
+    })
 }
 
 /// Whether a user may subscribe by himself, and what that takes.

@@ -53,8 +53,15 @@ pub(super) struct Subscription {
 pub(super) struct Manner {
     /// Neither presence nor joins and leaves show it.
     pub(super) is_hidden: bool,
-    /// The client is told who comes and goes, whether it has asked or not.
-    pub(super) is_told: bool,
+    /// Whether the client is told who comes and goes without asking; `None`: as the namespace says.
+    pub(super) is_told: Option<bool>,
+}
+
+impl Manner {
+    /// Whether the client is told who comes and goes in a channel with these options, without asking.
+    pub(super) fn hears_joins(self, options: &Namespace) -> bool {
+        self.is_told.unwrap_or(options.force_push_join_leave)
+    }
 }
 
 impl Connection {
@@ -235,7 +242,7 @@ fn manner(wanted: &Claims, options: &Namespace) -> Result<Manner, Refusal> {
     }
     Ok(Manner {
         is_hidden: shown != usual,
-        is_told: told?.unwrap_or(false),
+        is_told: told?,
     })
 }
 
@@ -332,7 +339,7 @@ mod tests {
         );
         let hidden = Manner {
             is_hidden: true,
-            is_told: true,
+            is_told: Some(true),
         };
         assert_eq!(granted[2].manner, hidden);
         assert!(connection(json!({"info": null, "subs": null, "caps": null})).is_ok());
@@ -388,53 +395,53 @@ mod tests {
         for (wanted, here, elsewhere) in [
             (
                 json!({}),
-                Some(manner(false, false)),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
+                Some(manner(false, None)),
             ),
-            (json!({"presence": yes}), Some(manner(false, false)), None),
-            (json!({"presence": no}), None, Some(manner(false, false))),
-            (json!({"join_leave": yes}), Some(manner(false, false)), None),
-            (json!({"join_leave": no}), None, Some(manner(false, false))),
+            (json!({"presence": yes}), Some(manner(false, None)), None),
+            (json!({"presence": no}), None, Some(manner(false, None))),
+            (json!({"join_leave": yes}), Some(manner(false, None)), None),
+            (json!({"join_leave": no}), None, Some(manner(false, None))),
             (
                 json!({"presence": no, "join_leave": no}),
-                Some(manner(true, false)),
-                Some(manner(false, false)),
+                Some(manner(true, None)),
+                Some(manner(false, None)),
             ),
             (json!({"presence": yes, "join_leave": no}), None, None),
             (
                 json!({"force_push_join_leave": yes}),
-                Some(manner(false, true)),
-                Some(manner(false, true)),
+                Some(manner(false, Some(true))),
+                Some(manner(false, Some(true))),
             ),
             (
                 json!({"force_push_join_leave": no}),
-                Some(manner(false, false)),
-                Some(manner(false, false)),
+                Some(manner(false, Some(false))),
+                Some(manner(false, Some(false))),
             ),
             (
                 json!({"force_recovery": yes}),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
                 None,
             ),
             (
                 json!({"force_recovery": no}),
                 None,
-                Some(manner(false, false)),
+                Some(manner(false, None)),
             ),
             (
                 json!({"force_positioning": yes}),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
                 None,
             ),
             (
                 json!({"force_positioning": no}),
                 None,
-                Some(manner(false, false)),
+                Some(manner(false, None)),
             ),
             (
                 json!({"force_recovery": null}),
-                Some(manner(false, false)),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
+                Some(manner(false, None)),
             ),
         ] {
             assert_eq!(of(&seen, wanted.clone()).ok(), here, "{wanted}");

@@ -8,14 +8,15 @@ use veche_hub::{
     Answer, ChannelName, Deed, Instruction, Joined, Subscribe, SubscribeOptions, Ticket,
 };
 
-use super::claims::Granted;
+use super::claims::{Granted, Manner};
 use super::frame::Frame;
 use super::renewing::renewer;
-use super::subscribing::{CHANNELS_MAX, join};
+use super::subscribing::join;
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Flow, State};
 use crate::hooks::Kind;
 use crate::note::NoteLevel;
+use crate::outbox::Wish;
 
 /// Tickets of what a back end wants have this bit, those of commands don't.
 pub(super) const GIVEN: u32 = 1 << 31;
@@ -114,7 +115,7 @@ impl Centrifuge {
         if self.subscriptions.has(channel.as_str()) {
             return Flow::GoOn;
         }
-        if self.subscriptions.len() >= CHANNELS_MAX {
+        if self.subscriptions.len() >= cx.shared.site.limits.channels_per_client {
             let what = "not subscribed: it has as many channels as it may have";
             cx.shared.note(cx.id, NoteLevel::Info, what);
             return Flow::GoOn;
@@ -143,6 +144,14 @@ impl Centrifuge {
             ..Granted::default()
         };
         self.subscriptions.give(&given, is_renewed);
+        let options = cx.shared.site.namespaces.of(channel.as_str());
+        if Manner::default().hears_joins(&options) {
+            let wish = Wish {
+                joins: true,
+                ..Wish::default()
+            };
+            cx.shared.ports.outboxes.wish(cx.id, channel.as_str(), wish);
+        }
         self.is_hurried |= expires_ms.is_some();
         match joined {
             Some(joined) => self.enrolled(wanted, joined.as_deref(), cx),
