@@ -39,7 +39,6 @@ use veche_hub::{Answer, ClientInfo, ConnectionId, Ticket};
 pub(crate) use dialect::Dialect;
 pub(crate) use frame::kind;
 pub(crate) use renewing::renews;
-pub(crate) use subscribing::CHANNELS_MAX;
 
 use crate::census::About;
 use crate::hooks::QuestionId;

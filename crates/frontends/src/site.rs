@@ -14,6 +14,9 @@ use crate::access::Access;
 use crate::publishing::{Publisher, Publishing};
 use crate::route::{Route, Router};
 
+/// The most that [`Limits::channels_per_client`] can be.
+pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
+
 /// What a listener's connections speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -61,6 +64,10 @@ pub struct Limits {
     pub close_timeout_ms: u64,
     /// WebSockets that one user may have; 0: as many as he likes.
     pub connections_per_user: u32,
+    /// Channels that one client of Centrifugo's protocol may be subscribed to; at most [`CHANNELS_PER_CLIENT_MAX`].
+    pub channels_per_client: usize,
+    /// The longest name of a channel that such a client may subscribe to, in bytes.
+    pub channel_name_bytes_max: usize,
     /// Longest line of a push listener, in bytes.
     pub line_bytes_max: usize,
     /// Limits of request heads and bodies.
@@ -80,6 +87,8 @@ impl Default for Limits {
             pong_timeout_ms: 10_000,
             close_timeout_ms: 5_000,
             connections_per_user: 0,
+            channels_per_client: 128,
+            channel_name_bytes_max: veche_hub::NAME_BYTES_MAX,
             line_bytes_max: 1 << 20,
             http: http::Limits::default(),
         }

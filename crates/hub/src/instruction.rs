@@ -60,8 +60,8 @@ pub struct Subscribe {
     pub expires_at_s: Option<u64>,
     /// Neither presence nor joins and leaves show it.
     pub is_hidden: bool,
-    /// The client is told who joins and leaves.
-    pub is_told: bool,
+    /// Whether the client is told who joins and leaves without asking; `None`: as the namespace says.
+    pub is_told: Option<bool>,
 }
 
 impl Instruction {

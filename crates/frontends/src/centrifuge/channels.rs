@@ -2,7 +2,7 @@
 //! its name ([`Audience`]).
 
 use veche_centrifuge::ErrorCode;
-use veche_hub::{Audience, ChannelName, Entry, Namespaces, Publishing, Subscribing};
+use veche_hub::{Audience, ChannelName, Entry, NameError, Namespaces, Publishing, Subscribing};
 
 /// What may be done only with a token for the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +20,14 @@ pub(super) fn named<'c>(
     channel: &'c str,
     namespaces: &Namespaces,
 ) -> Result<ChannelName<'c>, ErrorCode> {
-    let name = ChannelName::new(channel).ok();
-    name.filter(|_| namespaces.knows(channel))
-        .ok_or(ErrorCode::UnknownChannel)
+    let name = ChannelName::new(channel).map_err(|error| match error {
+        NameError::Long => ErrorCode::BadRequest,
+        NameError::Empty | NameError::Control => ErrorCode::UnknownChannel,
+    })?;
+    match namespaces.knows(channel) {
+        true => Ok(name),
+        false => Err(ErrorCode::UnknownChannel),
+    }
 }
 
 /// Whether a user may subscribe by himself, and what that takes.

@@ -307,7 +307,7 @@ mod tests {
         );
         let hidden = Manner {
             is_hidden: true,
-            is_told: true,
+            is_told: Some(true),
         };
         assert_eq!(granted[2].manner, hidden);
         assert!(connection(json!({"info": null, "subs": null, "caps": null})).is_ok());
@@ -363,53 +363,53 @@ mod tests {
         for (wanted, here, elsewhere) in [
             (
                 json!({}),
-                Some(manner(false, false)),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
+                Some(manner(false, None)),
             ),
-            (json!({"presence": yes}), Some(manner(false, false)), None),
-            (json!({"presence": no}), None, Some(manner(false, false))),
-            (json!({"join_leave": yes}), Some(manner(false, false)), None),
-            (json!({"join_leave": no}), None, Some(manner(false, false))),
+            (json!({"presence": yes}), Some(manner(false, None)), None),
+            (json!({"presence": no}), None, Some(manner(false, None))),
+            (json!({"join_leave": yes}), Some(manner(false, None)), None),
+            (json!({"join_leave": no}), None, Some(manner(false, None))),
             (
                 json!({"presence": no, "join_leave": no}),
-                Some(manner(true, false)),
-                Some(manner(false, false)),
+                Some(manner(true, None)),
+                Some(manner(false, None)),
             ),
             (json!({"presence": yes, "join_leave": no}), None, None),
             (
                 json!({"force_push_join_leave": yes}),
-                Some(manner(false, true)),
-                Some(manner(false, true)),
+                Some(manner(false, Some(true))),
+                Some(manner(false, Some(true))),
             ),
             (
                 json!({"force_push_join_leave": no}),
-                Some(manner(false, false)),
-                Some(manner(false, false)),
+                Some(manner(false, Some(false))),
+                Some(manner(false, Some(false))),
             ),
             (
                 json!({"force_recovery": yes}),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
                 None,
             ),
             (
                 json!({"force_recovery": no}),
                 None,
-                Some(manner(false, false)),
+                Some(manner(false, None)),
             ),
             (
                 json!({"force_positioning": yes}),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
                 None,
             ),
             (
                 json!({"force_positioning": no}),
                 None,
-                Some(manner(false, false)),
+                Some(manner(false, None)),
             ),
             (
                 json!({"force_recovery": null}),
-                Some(manner(false, false)),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
+                Some(manner(false, None)),
             ),
         ] {
             assert_eq!(of(&seen, wanted.clone()).ok(), here, "{wanted}");

@@ -172,16 +172,26 @@ impl Centrifuge {
         }
     }
 
-    /// Of what a client is subscribed to it may know what was published, and who is there.
+    /// Of what a client is subscribed to it may know what was published, and who is there. What the channel does not keep
+    /// is not available to any client.
     fn may_look<'c>(
         &self,
         channel: &'c str,
+        question: &Question,
         cx: &Context<'_>,
     ) -> Result<hub::ChannelName<'c>, ErrorCode> {
-        let channel = named(channel, &cx.shared.site.namespaces)?;
-        match self.subscriptions.has(channel.as_str()) {
-            true => Ok(channel),
-            false => Err(ErrorCode::PermissionDenied),
+        let namespaces = &cx.shared.site.namespaces;
+        let channel = named(channel, namespaces)?;
+        let options = namespaces.of(channel.as_str());
+        let is_kept = match question {
+            Question::History(_) => options.history.is_some(),
+            Question::Presence | Question::PresenceStats => options.presence,
+            _ => true,
+        };
+        match (is_kept, self.subscriptions.has(channel.as_str())) {
+            (false, _) => Err(ErrorCode::NotAvailable),
+            (true, true) => Ok(channel),
+            (true, false) => Err(ErrorCode::PermissionDenied),
         }
     }
 
@@ -194,7 +204,7 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Done {
-        let channel = match self.may_look(channel, cx) {
+        let channel = match self.may_look(channel, &question, cx) {
             Ok(channel) => channel,
             Err(code) => return refuse(id, code, frame),
         };

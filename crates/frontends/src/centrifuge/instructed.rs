@@ -10,8 +10,9 @@ use veche_hub::{
 
 use super::claims::Granted;
 use super::frame::Frame;
+use super::manner::Manner;
 use super::renewing::renewer;
-use super::subscribing::{CHANNELS_MAX, join};
+use super::subscribing::join;
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Flow, State};
 use crate::hooks::Kind;
@@ -115,7 +116,7 @@ impl Centrifuge {
         if self.subscriptions.has(channel.as_str()) {
             return;
         }
-        if self.subscriptions.len() >= CHANNELS_MAX {
+        if self.subscriptions.len() >= cx.shared.site.limits.channels_per_client {
             let what = "not subscribed: it has as many channels as it may have";
             cx.shared.note(cx.id, NoteLevel::Info, what);
             return;
@@ -144,6 +145,18 @@ impl Centrifuge {
             ..Granted::default()
         };
         self.subscriptions.give(&given, is_renewed);
+        let options = cx.shared.site.namespaces.of(channel.as_str());
+        let manner = Manner {
+            is_hidden: wanted.is_hidden,
+            is_told: wanted.is_told,
+        };
+        if manner.hears_joins(&options) {
+            let wish = Wish {
+                joins: true,
+                ..Wish::default()
+            };
+            cx.shared.ports.outboxes.wish(cx.id, channel.as_str(), wish);
+        }
         self.is_hurried |= expires_ms.is_some();
         match joined {
             Some(joined) => self.enrolled(wanted, joined.as_deref(), cx),
@@ -186,13 +199,6 @@ impl Centrifuge {
             positioned: result.positioned,
             data: data.map(|data| writing::data(data.borrow())),
         };
-        if wanted.is_told {
-            let wish = Wish {
-                joins: true,
-                ..Wish::default()
-            };
-            cx.shared.ports.outboxes.wish(cx.id, &wanted.channel, wish);
-        }
         let body = PushBody::Subscribe(subscribe);
         self.tell(&wanted.channel, body, &publications, cx);
     }

@@ -7,8 +7,15 @@ use veche_hub::Namespace;
 pub(crate) struct Manner {
     /// Neither presence nor joins and leaves show it.
     pub(crate) is_hidden: bool,
-    /// The client is told who comes and goes, whether it has asked or not.
-    pub(crate) is_told: bool,
+    /// Whether the client is told who comes and goes without asking; `None`: as the namespace says.
+    pub(crate) is_told: Option<bool>,
+}
+
+impl Manner {
+    /// Whether the client is told who comes and goes in a channel with these options, without asking.
+    pub(crate) fn hears_joins(self, options: &Namespace) -> bool {
+        self.is_told.unwrap_or(options.force_push_join_leave)
+    }
 }
 
 /// The members of `override`; `None` leaves one as the namespace has it.
@@ -57,7 +64,7 @@ impl Override {
         }
         Ok(Manner {
             is_hidden: shown != usual,
-            is_told: self.force_push_join_leave.unwrap_or(false),
+            is_told: self.force_push_join_leave,
         })
     }
 }

@@ -26,9 +26,6 @@ use crate::identity::{Identity, Term};
 use crate::outbox::{Deltas, Wish};
 use crate::shared::Now;
 
-/// Most channels that one client can be subscribed to.
-pub(crate) const CHANNELS_MAX: usize = 128;
-
 /// A subscription that holds for longer is looked at again then: the wall clock may have been set.
 const LOOK_MS: u64 = 60 * 60 * 1000;
 
@@ -302,6 +299,9 @@ impl Centrifuge {
             Err(code) => return refuse(id, code, frame),
         };
         let name = channel.as_str();
+        if name.len() > cx.shared.site.limits.channel_name_bytes_max {
+            return refuse(id, ErrorCode::BadRequest, frame);
+        }
         if self.subscriptions.has(name) {
             return refuse(id, ErrorCode::AlreadySubscribed, frame);
         }
@@ -324,7 +324,7 @@ impl Centrifuge {
         let Ok(mut wish) = wish(request, options) else {
             return refuse(id, ErrorCode::BadRequest, frame);
         };
-        if self.subscriptions.len() >= CHANNELS_MAX {
+        if self.subscriptions.len() >= cx.shared.site.limits.channels_per_client {
             return refuse(id, ErrorCode::LimitExceeded, frame);
         }
         let has_tokens = matches!(cx.route.identity, Identity::Token(_));
@@ -382,7 +382,7 @@ impl Centrifuge {
             term,
             manner,
         } = terms;
-        wish.joins |= manner.is_told;
+        wish.joins |= manner.hears_joins(&options);
         let asked = Asked {
             id,
             channel: name.into(),

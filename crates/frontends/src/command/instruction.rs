@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(&*subscribing.channel, "chat:1");
         assert_eq!(subscribing.since.map(|since| since.offset), Some(7));
         assert_eq!(subscribing.expires_at_s, None);
-        assert!(!subscribing.is_hidden && !subscribing.is_told);
+        assert_eq!((subscribing.is_hidden, subscribing.is_told), (false, None));
 
         let text = br#"{"user":"ann","channel":"chat:1","session":"s","b64info":"AP8=","b64data":"eyJhIjogMX0=",
             "override":{"force_push_join_leave":{"value":true},"presence":{}}}"#;
@@ -331,7 +331,10 @@ mod tests {
         );
         let data = Some((PayloadKind::Json, b"{\"a\":1}".to_vec()));
         assert_eq!(of(subscribing.data), data);
-        assert!(subscribing.is_told && !subscribing.is_hidden);
+        assert_eq!(
+            (subscribing.is_hidden, subscribing.is_told),
+            (false, Some(true))
+        );
 
         let text = br#"{"user":"ann","expire_at":1700000000,"info":{"a":1}}"#;
         let command = parse_refresh(text).expect("good");

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use veche_frontends::access::{Access, Networks};
 use veche_frontends::admin::Look;
 use veche_frontends::hooks::{Decider, Deciders, Kind, Kinds};
-use veche_frontends::identity::token::{Keychain, Place, Tokens};
+use veche_frontends::identity::token::{Anonymous, Keychain, Place, Tokens, Verifier};
 use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
 use veche_frontends::outbox::Keeping;
@@ -156,11 +156,11 @@ impl Options {
             route("/centrifuge", Handler::Centrifuge),
             route("/centrifuge/all/*", Handler::Centrifuge),
             Route {
-                identity: Identity::Token(tokens()),
+                identity: Identity::Token(tokens(Anonymous::None)),
                 ..route("/centrifuge/jwt/http_stream", Handler::Centrifuge)
             },
             Route {
-                identity: Identity::Token(tokens()),
+                identity: Identity::Token(tokens(Anonymous::None)),
                 ..route("/centrifuge/tokens/*", Handler::Centrifuge)
             },
             Route {
@@ -172,8 +172,16 @@ impl Options {
                 ..route("/centrifuge/named", Handler::Centrifuge)
             },
             Route {
-                identity: Identity::Token(tokens()),
+                identity: Identity::Token(tokens(Anonymous::None)),
                 ..route("/centrifuge/jwt", Handler::Centrifuge)
+            },
+            Route {
+                identity: Identity::Token(tokens(Anonymous::Token)),
+                ..route("/centrifuge/anonymous-token", Handler::Centrifuge)
+            },
+            Route {
+                identity: Identity::Token(tokens(Anonymous::All)),
+                ..route("/centrifuge/anonymous", Handler::Centrifuge)
             },
             Route {
                 deciders: Some(Arc::new(deciders(&[Kind::Message]))),
@@ -189,7 +197,7 @@ impl Options {
                 ..route("/centrifuge/asked-named", Handler::Centrifuge)
             },
             Route {
-                identity: Identity::Token(tokens()),
+                identity: Identity::Token(tokens(Anonymous::None)),
                 deciders: Some(Arc::new(deciders(&[Kind::Message]))),
                 ..route("/centrifuge/asked-jwt", Handler::Centrifuge)
             },
@@ -348,6 +356,7 @@ fn namespaces() -> Namespaces {
                 access,
                 presence: name != "price",
                 join_leave: name == "chat",
+                force_push_join_leave: false,
                 leave_delay_ms: 5_000,
                 told: Told::Nothing,
                 slow_miss: false,
@@ -373,6 +382,16 @@ fn namespaces() -> Namespaces {
             },
         );
     }
+    let told = Namespace {
+        access: veche_hub::Access {
+            subscribe: Subscribing::Client,
+            publish: Publishes::Nobody,
+        },
+        join_leave: true,
+        force_push_join_leave: true,
+        ..Namespace::default()
+    };
+    namespaces.insert("told", told);
     let everything = Namespace {
         access: veche_hub::Access {
             subscribe: Subscribing::Client,
@@ -421,7 +440,7 @@ impl Keychain for Known {
     }
 }
 
-fn tokens() -> Arc<Tokens> {
+fn tokens(anonymous: Anonymous) -> Arc<Tokens> {
     let keys = Keys::secret(SECRET).expect("long enough");
     let rules = Rules {
         leeway_s: 0,
@@ -429,8 +448,12 @@ fn tokens() -> Arc<Tokens> {
     };
     Arc::new(Tokens {
         places: vec![Place::Query("token".into())],
-        rules,
-        keys: Arc::new(Known(Arc::new(keys))),
+        connections: Verifier {
+            rules,
+            keys: Arc::new(Known(Arc::new(keys))),
+        },
+        subscriptions: None,
+        anonymous,
     })
 }
 

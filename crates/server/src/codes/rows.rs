@@ -151,7 +151,7 @@ pub(super) const CLOSES: &[Row] = &[
     row(
         standard::TOO_BIG,
         "message inflates too far",
-        "a compressed message that becomes far longer than it came",
+        "a compressed message of more than 1 MiB that becomes far longer than it came",
         &["route.inflate_ratio_max"],
         BROKEN,
     ),

@@ -36,6 +36,7 @@ pub(crate) enum Section {
     History,
     Limits,
     Jwt,
+    SubscriptionJwt,
     Hook,
     Hooks,
     Pam,
@@ -46,7 +47,7 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
@@ -58,6 +59,7 @@ impl Section {
         Self::History,
         Self::Limits,
         Self::Jwt,
+        Self::SubscriptionJwt,
         Self::Hook,
         Self::Hooks,
         Self::Pam,
@@ -80,6 +82,7 @@ impl Section {
             Self::History => "history",
             Self::Limits => "limits",
             Self::Jwt => "jwt",
+            Self::SubscriptionJwt => "subscription_jwt",
             Self::Hook => "hook",
             Self::Hooks => "hooks",
             Self::Pam => "pam",
@@ -103,6 +106,7 @@ impl Section {
             Self::History => "[history]",
             Self::Limits => "[limits]",
             Self::Jwt => "[jwt]",
+            Self::SubscriptionJwt => "[subscription_jwt]",
             Self::Hook => "[hook]",
             Self::Hooks => "[hooks]",
             Self::Pam => "[pam]",
@@ -157,6 +161,9 @@ impl Section {
             }
             Self::Jwt => {
                 "Tokens that say who a client is, for routes with `identity = \"jwt\"`: whose, and by which keys they are checked. See [the guide](../guide/identity.md)."
+            }
+            Self::SubscriptionJwt => {
+                "Keys and rules for the subscription tokens of routes with `handler = \"centrifuge\"` and `identity = \"jwt\"`, where they differ from those of connection tokens. Without the section `[jwt]` counts for both; with it nothing of `[jwt]` counts for subscription tokens."
             }
             Self::Hook => {
                 "How the back end is asked who a client is, for routes with `identity = \"http:URL\"`. See [the guide](../guide/identity.md)."
@@ -241,6 +248,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(history::HISTORY)
         .chain(limits::LIMITS)
         .chain(identity::JWT)
+        .chain(identity::JWT_PLACES)
+        .chain(identity::SUBSCRIPTION_JWT)
         .chain(identity::HOOK)
         .chain(hooks::HOOKS)
         .chain(pam::PAM)

@@ -55,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) acme: Acme,
     /// `[jwt]`; `None` where it says nothing of keys, and then no route needs any.
     pub(crate) jwt: Option<Jwt>,
+    /// `None`: that of connections counts for subscriptions.
+    pub(crate) subscription_jwt: Option<Jwt>,
     /// `[hook]`
     pub(crate) hook: Hook,
     /// Of `[events]`: the place in `apps` of the one that is told.
@@ -108,6 +110,11 @@ impl Config {
             route.listeners = listeners_called(&route.listen, there());
         }
         self
+    }
+
+    /// The sections about tokens.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &Jwt> {
+        self.jwt.iter().chain(&self.subscription_jwt)
     }
 
     /// The first listener with that role.
@@ -486,6 +493,8 @@ pub(crate) struct Namespace {
     pub(crate) presence: bool,
     /// Whether they tell who joins and leaves.
     pub(crate) join_leave: bool,
+    /// Whether also clients are told that did not ask for it.
+    pub(crate) force_push_join_leave: bool,
     /// What the back end is told of them.
     pub(crate) told: Told,
     /// How long a user who has gone may come back; 0: not at all.
@@ -537,6 +546,9 @@ pub(crate) struct Limits {
     pub(crate) connections: ConnectionCap,
     pub(crate) connections_per_address: Option<u32>,
     pub(crate) connections_per_user: Option<u32>,
+    /// Of Centrifugo's protocol.
+    pub(crate) channels_per_client: u32,
+    pub(crate) channel_name_bytes_max: u32,
     pub(crate) memory: MemoryLimit,
     pub(crate) handshakes_per_address: Option<Rate>,
     pub(crate) header_timeout: Duration,
