@@ -9,6 +9,8 @@ use super::Folder;
 const VERSION_5: &str = r#"{
   "token_hmac_secret_key": "0123456789abcdef0123456789abcdef",
   "token_audience": "site",
+  "separate_subscription_token_config": true,
+  "subscription_token_hmac_secret_key": "fedcba9876543210fedcba9876543210",
   "token_issuer": "https://site.example",
   "api_key": "5f0a3f29-e2c5-4e2a-9f39-1f1c2a7cba93",
   "admin": true,
@@ -61,12 +63,14 @@ role = "internal"
 path = "/connection/*"
 handler = "centrifuge"
 identity = "jwt"
+anonymous = "token"
 origins = ["https://site.example", "https://*.site.example"]
 
 [[route]]
 path = "/emulation"
 handler = "centrifuge"
 identity = "jwt"
+anonymous = "token"
 origins = ["https://site.example", "https://*.site.example"]
 
 [[route]]
@@ -75,8 +79,13 @@ handler = "api"
 
 [jwt]
 secret_file = "jwt.secret"
+require_exp = false
 audience = ["site"]
 issuer = ["https://site.example"]
+
+[subscription_jwt]
+secret_file = "subscription.secret"
+require_exp = false
 
 [hooks]
 subscribe = "http://127.0.0.1:3000/centrifugo/subscribe"
@@ -87,6 +96,7 @@ headers = ["cookie", "x-request-id"]
 [limits]
 unknown_namespace = "error"
 connections_per_user = 20
+channels_per_client = 128
 
 [api]
 keys = [{ file = "api.key" }]
@@ -104,6 +114,7 @@ history_size = 100
 history_ttl = "5m"
 presence = true
 join_leave = true
+force_push_join_leave = true
 leave_delay = "off"
 subscribe = "client"
 publish = "subscriber"
@@ -217,8 +228,14 @@ subscribe = "none"
 
 /// The same as a part of the first, in TOML.
 const VERSION_6_TOML: &str = r#"
+[client]
+allow_anonymous_connect_without_token = true
+channel_limit = 2000
+
 [client.token]
 hmac_secret_key = "0123456789abcdef0123456789abcdef"
+hmac_previous_secret_key = "the-secret-of-last-year-was-this-one"
+hmac_previous_secret_key_valid_until = 1900000000
 
 [[channel.namespaces]]
 name = "chat"
@@ -258,15 +275,14 @@ fn configurations_of_centrifugo_become_those_of_veche() {
         "allowed_origins: \"not an origin\" is no origin here",
         "engine redis: this is one node",
         "no counterpart: redis_address",
-        "no counterpart: client_channel_limit",
-        "no counterpart: namespace chat: force_push_join_leave",
         "no counterpart: namespace chat: channel_regex",
         "wrote token_hmac_secret_key into five.json.d/jwt.secret",
+        "wrote subscription_token_hmac_secret_key into five.json.d/subscription.secret",
         "wrote api_key into five.json.d/api.key",
     ] {
         assert!(said.contains(note), "{note}: {said}");
     }
-    assert_eq!(said.matches("no counterpart").count(), 4, "{said}");
+    assert_eq!(said.matches("no counterpart").count(), 2, "{said}");
     assert!(
         !said.contains("hidden") && !text.contains("hidden"),
         "{said}"
@@ -289,7 +305,17 @@ fn configurations_of_centrifugo_become_those_of_veche() {
     assert_eq!(said.matches("no counterpart").count(), 3, "{said}");
 
     let (text, said) = migrated(&folder, "six.toml", VERSION_6_TOML);
-    assert!(text.contains("identity = \"jwt\""), "{text}");
+    for line in [
+        "identity = \"jwt\"\nanonymous = \"all\"\n",
+        "previous_secret_file = \"jwt.previous\"\nprevious_secret_until = 1900000000\n",
+        "channels_per_client = 1024\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(
+        said.contains("channels_per_client is at most 1024"),
+        "{said}"
+    );
     assert!(
         text.contains("name = \"chat\"\npresence = true\n"),
         "{text}"

@@ -52,23 +52,19 @@ pub(super) fn draft(mut settings: Settings) -> Draft {
     let api_key = settings.text("http_api.key");
     server(&mut settings, &mut draft);
     let is_apart = listeners(&mut settings, &mut draft);
-    let token = token(&mut settings, &mut draft);
+    let token = Token::take(&mut settings, CONNECTIONS, &mut draft);
+    let has_own_keys = settings.flag("client.subscription_token.enabled");
+    let subscription = match has_own_keys {
+        true => Token::take(&mut settings, SUBSCRIPTIONS, &mut draft),
+        false => None,
+    };
     let hooks = Hooks::take(&mut settings, &mut draft);
     let has_tokens = token.is_some();
     let identity = identity(&mut settings, has_tokens, &hooks, &mut draft);
     clients(&mut settings, &identity, &mut draft);
     api(&mut settings, api_key.is_some(), is_apart, &mut draft);
-    if let Some(Token { setting, value }) = token {
-        draft.section("[jwt]");
-        draft.set(setting, value);
-        let audience = settings.list("client.token.audience");
-        let issuer = settings.list("client.token.issuer");
-        for (name, values) in [("audience", audience), ("issuer", issuer)] {
-            if !values.is_empty() {
-                draft.set(name, listed(&values));
-            }
-        }
-        draft.set_text("user", settings.text("client.token.user_id_claim"));
+    for token in [token, subscription].into_iter().flatten() {
+        token.write(&mut draft);
     }
     hooks.write(&mut draft);
     limits(&mut settings, &mut draft);
@@ -189,56 +185,106 @@ fn tls(settings: &mut Settings, draft: &mut Draft) {
     }
 }
 
-/// Where the keys of tokens are.
+/// Where the keys of tokens are, and what tokens have to say.
 struct Token {
-    setting: &'static str,
-    value: String,
+    header: &'static str,
+    lines: Vec<(&'static str, String)>,
 }
 
-fn token(settings: &mut Settings, draft: &mut Draft) -> Option<Token> {
-    let hmac = settings.text("client.token.hmac_secret_key");
-    let keys = ["rsa", "ecdsa"].map(|kind| format!("client.token.{kind}_public_key"));
-    let pems = keys.each_ref().map(|path| settings.text(path));
-    let jwks = settings.text("client.token.jwks_public_endpoint");
-    let mut found = Vec::new();
-    if let Some(secret) = hmac {
-        if secret.len() < 32 {
+/// The files of the secrets of one kind of tokens.
+struct Files {
+    secret: &'static str,
+    previous: &'static str,
+    pem: &'static str,
+}
+
+/// Of connections: where their settings are, the section, the files.
+const CONNECTIONS: (&str, &str, Files) = (
+    "client.token",
+    "[jwt]",
+    Files {
+        secret: "jwt.secret",
+        previous: "jwt.previous",
+        pem: "jwt.pem",
+    },
+);
+
+/// Of subscriptions, where they have keys of their own.
+const SUBSCRIPTIONS: (&str, &str, Files) = (
+    "client.subscription_token",
+    "[subscription_jwt]",
+    Files {
+        secret: "subscription.secret",
+        previous: "subscription.previous",
+        pem: "subscription.pem",
+    },
+);
+
+impl Token {
+    fn take(
+        settings: &mut Settings,
+        (place, header, files): (&str, &'static str, Files),
+        draft: &mut Draft,
+    ) -> Option<Self> {
+        let path = |name: &str| format!("{place}.{name}");
+        let mut found: Vec<(&'static str, String)> = Vec::new();
+        let secret = settings.text(&path("hmac_secret_key"));
+        let mut previous = Vec::new();
+        if let Some(content) = secret {
+            let name = path("hmac_secret_key");
+            draft.secret(settings.name(&name), files.secret, content);
+            found.push(("secret_file", files.secret.to_owned()));
+            if let Some(content) = settings.text(&path("hmac_previous_secret_key")) {
+                let name = path("hmac_previous_secret_key");
+                draft.secret(settings.name(&name), files.previous, content);
+                previous.push(("previous_secret_file", quoted(files.previous)));
+                let until = path("hmac_previous_secret_key_valid_until");
+                let until = settings.number(&until);
+                previous.extend(until.map(|until| ("previous_secret_until", until.to_string())));
+            }
+        }
+        for name in ["rsa_public_key", "ecdsa_public_key"] {
+            let name = path(name);
+            match settings.text(&name) {
+                Some(pem) if pem.contains("-----BEGIN") => {
+                    if found.is_empty() {
+                        draft.secret(settings.name(&name), files.pem, pem);
+                    }
+                    found.push(("key_file", files.pem.to_owned()));
+                }
+                Some(file) => found.push(("key_file", file)),
+                None => {}
+            }
+        }
+        let jwks = settings.text(&path("jwks_public_endpoint"));
+        found.extend(jwks.map(|url| ("jwks", url)));
+        if let [(taken, _), _, ..] = found[..] {
             draft.note(format!(
-                "the secret of tokens has {} bytes; take one of at least 32",
-                secret.len()
+                "{header}: tokens are checked by keys of one kind: {taken} was taken"
             ));
         }
-        draft.secret(
-            settings.name("client.token.hmac_secret_key"),
-            "jwt.secret",
-            secret,
-        );
-        found.push(("secret_file", "jwt.secret".to_owned()));
-    }
-    for (path, pem) in keys.iter().zip(pems) {
-        match pem {
-            Some(pem) if pem.contains("-----BEGIN") => {
-                if found.is_empty() {
-                    draft.secret(settings.name(path), "jwt.pem", pem);
-                }
-                found.push(("key_file", "jwt.pem".to_owned()));
+        let (setting, value) = found.into_iter().next()?;
+        let mut lines = vec![(setting, quoted(&value))];
+        lines.extend(previous);
+        // As there: a token without an end holds.
+        lines.push(("require_exp", "false".to_owned()));
+        for name in ["audience", "issuer"] {
+            let values = settings.list(&path(name));
+            if !values.is_empty() {
+                lines.push((name, listed(&values)));
             }
-            Some(file) => found.push(("key_file", file)),
-            None => {}
+        }
+        let user = settings.text(&path("user_id_claim"));
+        lines.extend(user.map(|user| ("user", quoted(&user))));
+        Some(Self { header, lines })
+    }
+
+    fn write(&self, draft: &mut Draft) {
+        draft.section(self.header);
+        for (name, value) in &self.lines {
+            draft.set(name, value);
         }
     }
-    if let Some(url) = jwks {
-        found.push(("jwks", url));
-    }
-    if found.len() > 1 {
-        draft.note(format!(
-            "tokens are checked by keys of one kind: {} was taken",
-            found[0].0
-        ));
-    }
-    let (setting, value) = found.into_iter().next()?;
-    let value = quoted(&value);
-    Some(Token { setting, value })
 }
 
 /// Where the back end is asked.
@@ -323,6 +369,17 @@ fn identity(settings: &mut Settings, has_tokens: bool, hooks: &Hooks, draft: &mu
     }
 }
 
+/// Returns which clients of a route with tokens may have no user.
+fn anonymous(settings: &mut Settings) -> Option<&'static str> {
+    let without_tokens = settings.flag("client.allow_anonymous_connect_without_token");
+    let never = settings.flag("client.disallow_anonymous_connection_tokens");
+    match (without_tokens, never) {
+        (true, _) => Some("all"),
+        (false, false) => Some("token"),
+        (false, true) => None,
+    }
+}
+
 /// Writes the routes of clients.
 fn clients(settings: &mut Settings, identity: &str, draft: &mut Draft) {
     let mut paths = Vec::new();
@@ -358,6 +415,7 @@ fn clients(settings: &mut Settings, identity: &str, draft: &mut Draft) {
     for other in others {
         draft.note(format!("allowed_origins: {other:?} is no origin here"));
     }
+    let anonymous = anonymous(settings);
     let compression = settings.flag("websocket.compression");
     let size = settings.number("websocket.message_size_limit");
     for path in paths {
@@ -365,6 +423,9 @@ fn clients(settings: &mut Settings, identity: &str, draft: &mut Draft) {
         draft.set("path", quoted(&path));
         draft.set("handler", quoted("centrifuge"));
         draft.set("identity", quoted(identity));
+        if identity == "jwt" {
+            draft.set_text("anonymous", anonymous.map(str::to_owned));
+        }
         if !origins.is_empty() {
             draft.set("origins", listed(&origins));
         }
@@ -394,12 +455,21 @@ fn api(settings: &mut Settings, has_key: bool, is_apart: bool, draft: &mut Draft
 fn limits(settings: &mut Settings, draft: &mut Draft) {
     draft.section("[limits]");
     draft.set("unknown_namespace", quoted("error"));
-    for (path, name) in [
-        ("client.connection_limit", "connections"),
-        ("client.user_connection_limit", "connections_per_user"),
+    for (path, name, max) in [
+        ("client.connection_limit", "connections", u64::MAX),
+        (
+            "client.user_connection_limit",
+            "connections_per_user",
+            u64::MAX,
+        ),
+        ("client.channel_limit", "channels_per_client", 1024),
+        ("channel.max_length", "channel_name_bytes_max", 255),
     ] {
         if let Some(number) = settings.number(path) {
-            draft.set(name, number);
+            if number > max {
+                draft.note(format!("{}: {name} is at most {max}", settings.name(path)));
+            }
+            draft.set(name, number.min(max));
         }
     }
     if let Some(bytes) = settings.number("client.queue_max_size") {

@@ -46,6 +46,9 @@ pub(super) fn namespace(name: &str, mut options: Settings, around: &Around, draf
     }
     if join_leave {
         draft.set("join_leave", true);
+        if options.flag("force_push_join_leave") {
+            draft.set("force_push_join_leave", true);
+        }
     }
     if presence || join_leave {
         // Connections come and go, as there.
