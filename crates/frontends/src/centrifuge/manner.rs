@@ -7,7 +7,7 @@ use veche_hub::Namespace;
 pub(crate) struct Manner {
     /// Neither presence nor joins and leaves show it.
     pub(crate) is_hidden: bool,
-    /// The client is told who comes and goes, whether it has asked or not.
+    /// The client gets joins and leaves without asking.
     pub(crate) is_told: bool,
 }
 
