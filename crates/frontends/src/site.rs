@@ -149,7 +149,7 @@ impl Site {
             return (!is_page).then(Publisher::default);
         }
         let mut shown = api_keys(head);
-        // Two keys, one of which may be right: somebody in between adds some.
+        // Of two keys one may be right, and the other from a proxy.
         match (shown.next(), shown.next()) {
             (Some(key), None) => number_of(&key, &self.api_keys).map(Publisher::with_key),
             _ => None,

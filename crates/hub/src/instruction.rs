@@ -9,7 +9,7 @@ use crate::{Payload, Since};
 pub struct Instruction {
     /// Only the connection of this id.
     pub client: Option<Box<str>>,
-    /// Only the connection that was told this session id: one without a WebSocket.
+    /// Only the connection whose connect reply had this session id: one without a WebSocket.
     pub session: Option<Box<str>>,
     /// Not those of these ids.
     pub except: Box<[Box<str>]>,
@@ -60,7 +60,7 @@ pub struct Subscribe {
     pub expires_at_s: Option<u64>,
     /// Neither presence nor joins and leaves show it.
     pub is_hidden: bool,
-    /// Whether the client is told who joins and leaves without asking; `None`: as the namespace says.
+    /// Whether the client gets joins and leaves without asking; `None`: as the namespace says.
     pub is_told: Option<bool>,
 }
 

@@ -7,12 +7,12 @@ use veche_hub::Namespace;
 pub(crate) struct Manner {
     /// Neither presence nor joins and leaves show it.
     pub(crate) is_hidden: bool,
-    /// Whether the client is told who comes and goes without asking; `None`: as the namespace says.
+    /// Whether the client gets joins and leaves without asking; `None`: as the namespace says.
     pub(crate) is_told: Option<bool>,
 }
 
 impl Manner {
-    /// Whether the client is told who comes and goes in a channel with these options, without asking.
+    /// Whether the client gets joins and leaves of a channel with these options without asking.
     pub(crate) fn hears_joins(self, options: &Namespace) -> bool {
         self.is_told.unwrap_or(options.force_push_join_leave)
     }

@@ -21,7 +21,7 @@ pub(crate) fn data(payload: PayloadRef<'_>) -> Data<'_> {
     }
 }
 
-/// Whether a delta from or to this payload can be told in this encoding: JSON clients have base64 of binary data.
+/// Whether a delta from or to this payload can be sent in this encoding: JSON clients have base64 of binary data.
 pub(crate) fn has_deltas(payload: PayloadRef<'_>, encoding: Encoding) -> bool {
     encoding == Encoding::Protobuf || !matches!(data(payload), Data::Binary(_))
 }

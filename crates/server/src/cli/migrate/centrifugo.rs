@@ -354,7 +354,7 @@ impl Hooks {
     }
 }
 
-/// Returns who clients are by their handshake.
+/// Returns the identity of clients by their handshake.
 fn identity(settings: &mut Settings, has_tokens: bool, hooks: &Hooks, draft: &mut Draft) -> String {
     let header = settings.text("client.user_id_http_header");
     match (has_tokens, header) {
@@ -502,7 +502,7 @@ fn channels(settings: &mut Settings, has_tokens: bool, hooks: &Hooks, draft: &mu
     }
 }
 
-/// What is left.
+/// Notes the settings without a counterpart.
 fn rest(settings: &mut Settings, draft: &mut Draft) {
     settings.skip(&NEEDLESS);
     if settings

@@ -66,7 +66,7 @@ impl Draft {
         });
     }
 
-    /// Tells something to whoever takes the configuration over.
+    /// Adds a note for the reader of the configuration.
     pub(super) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
