@@ -188,6 +188,7 @@ impl Kind {
             },
             presence: self.has_presence(),
             join_leave: self.has_presence(),
+            force_push_join_leave: false,
             leave_delay_ms: if self == Self::Lounge {
                 LEAVE_DELAY_MS
             } else {

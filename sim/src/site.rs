@@ -11,7 +11,7 @@ use ring::hmac;
 use serde_json::json;
 use veche_frontends::access::{Access, Networks};
 use veche_frontends::hooks::{BackEndId, Decider, Deciders, Kind};
-use veche_frontends::identity::token::{Keychain, Place, Tokens};
+use veche_frontends::identity::token::{Keychain, Place, Tokens, Verifier};
 use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
 use veche_frontends::outbox::Keeping;
@@ -116,6 +116,7 @@ fn site(setup: &Setup) -> Site {
             write_timeout_ms: WRITE_TIMEOUT_MS,
             ..Limits::default()
         },
+        accepts_unknown_fields: false,
         publishing: Publishing::new(None, 0),
         api_keys: Vec::new(),
         admin_keys: Vec::new(),
@@ -195,11 +196,11 @@ impl Keychain for Known {
 
 fn tokens() -> Tokens {
     let keys = Keys::secret(SECRET).ok().map(Arc::new);
-    Tokens {
-        places: vec![Place::Query("token".into())],
+    let verifier = Verifier {
         rules: Rules::default(),
         keys: Arc::new(Known(keys)),
-    }
+    };
+    Tokens::new(vec![Place::Query("token".into())], verifier)
 }
 
 /// A token that names a user and the channels that are given, for ever.

@@ -124,7 +124,7 @@ codes! {
         ConnectionLimit = 3504 "connection limit",
         /// More channels than allowed.
         ChannelLimit = 3505 "channel limit",
-        /// Binary data for a client that speaks JSON: every [`BinaryInJson`](crate::BinaryInJson) ends so.
+        /// Binary data for a client that speaks JSON. The original closes with it; this crate writes base64 instead.
         InappropriateProtocol = 3506 "inappropriate protocol",
         /// This user may not.
         PermissionDenied = 3507 "permission denied",

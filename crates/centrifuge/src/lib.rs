@@ -16,9 +16,9 @@
 //!
 //! let mut out = Vec::new();
 //! let mut batch = Batch::new(Encoding::Json, &mut out);
-//! batch.reply(&Reply { id: command.id, outcome: Outcome::Subscribe(SubscribeResult::default()) })?;
+//! batch.reply(&Reply { id: command.id, outcome: Outcome::Subscribe(SubscribeResult::default()) });
 //! let publication = Publication { offset: 6, ..Publication::new(Data::Json(r#"{"a":1}"#)) };
-//! batch.push(&Push { channel: "chat:1", body: PushBody::Publication(publication) })?;
+//! batch.push(&Push { channel: "chat:1", body: PushBody::Publication(publication) });
 //! assert_eq!(
 //!     out,
 //!     b"{\"id\":2,\"subscribe\":{}}\n\
@@ -58,7 +58,7 @@ pub use request::{
     ChannelRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest,
     Request, RpcRequest, Secret, SendRequest, ServerSub, SubRefreshRequest, SubscribeRequest,
 };
-pub use write::{Batch, BinaryInJson, Element, Parts};
+pub use write::{Batch, Element, Parts};
 
 /// What a connection speaks, from its beginning to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! What is published, by whom, and how an application's data look in both encodings.
 
 use crate::write::{Fields, Message};
-use crate::{BinaryInJson, DEPTH_MAX, Encoding, depth};
+use crate::{DEPTH_MAX, depth};
 
 /// An application's data, which the protocol carries and does not look into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,12 +11,12 @@ pub enum Data<'a> {
     Json(&'a str),
     /// Any text. JSON clients get a JSON string.
     Text(&'a str),
-    /// Any bytes, which only Protobuf clients can be sent.
+    /// Any bytes. JSON clients get a JSON string with their base64 form.
     Binary(&'a [u8]),
 }
 
 impl<'a> Data<'a> {
-    /// What bytes that came from a Protobuf client are: JSON if they are one value of it, nested no deeper than
+    /// What bytes are that come without a type, as from Protobuf clients: JSON if they are one value of it, nested no deeper than
     /// [`DEPTH_MAX`], and else binary.
     #[must_use]
     pub fn of_bytes(bytes: &'a [u8]) -> Self {
@@ -52,17 +52,14 @@ pub enum Delta {
     Whole,
     /// Agreed on, and these are a delta from the data before ([`fossil_delta`](crate::fossil_delta)), as [`Data::Text`],
     /// or [`Data::Binary`] for Protobuf clients. It is between whole data as clients have them: JSON as it stands, a text
-    /// as JSON string.
+    /// as JSON string. JSON clients take no delta from or to binary data.
     Patch,
 }
 
 impl Data<'_> {
     /// Appends what JSON clients get as `data`.
-    ///
-    /// # Errors
-    /// Binary data have none; nothing was written then.
-    pub fn write_json(self, out: &mut Vec<u8>) -> Result<(), BinaryInJson> {
-        crate::write::json::data(out, self, Delta::Off)
+    pub fn write_json(self, out: &mut Vec<u8>) {
+        crate::write::json::data(out, self, Delta::Off);
     }
 }
 
@@ -146,16 +143,5 @@ impl Message for Publication<'_> {
         fields.flag(8, "delta", self.delta == Delta::Patch);
         fields.signed(9, "time", self.time_ms);
         fields.text(10, "channel", self.channel);
-    }
-}
-
-impl Encoding {
-    /// Whether clients of this encoding can be sent these data.
-    #[must_use]
-    pub const fn can_carry(self, data: Data<'_>) -> bool {
-        match self {
-            Self::Json => !matches!(data, Data::Binary(_)),
-            Self::Protobuf => true,
-        }
     }
 }

@@ -9,12 +9,6 @@ pub use parts::{Element, Parts};
 
 use crate::{Data, Delta, Encoding, Push, Reply};
 
-/// Binary data can't be sent to a client that speaks JSON: its connection ends with
-/// [`InappropriateProtocol`](crate::DisconnectCode::InappropriateProtocol).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("binary data for a client that speaks JSON")]
-pub struct BinaryInJson;
-
 impl<M: Message> Message for &M {
     const KEEPS_ZEROS: bool = M::KEEPS_ZEROS;
 
@@ -85,26 +79,17 @@ impl Message for Empty {
 /// can be sent to many ([`Batch::encoded`]).
 impl Encoding {
     /// Appends the answer to a command.
-    ///
-    /// # Errors
-    /// Binary data for a client that speaks JSON; nothing was written then.
-    pub fn write_reply(self, out: &mut Vec<u8>, reply: &Reply<'_>) -> Result<(), BinaryInJson> {
+    pub fn write_reply(self, out: &mut Vec<u8>, reply: &Reply<'_>) {
         self.write(out, &Out::Reply(reply))
     }
 
     /// Appends a push as clients with a connection in both directions get it, or with one that is emulated.
-    ///
-    /// # Errors
-    /// Binary data for a client that speaks JSON; nothing was written then.
-    pub fn write_push(self, out: &mut Vec<u8>, push: &Push<'_>) -> Result<(), BinaryInJson> {
+    pub fn write_push(self, out: &mut Vec<u8>, push: &Push<'_>) {
         self.write(out, &Out::Push(push))
     }
 
     /// Appends a push as clients of unidirectional transports get it: without a reply around it.
-    ///
-    /// # Errors
-    /// Binary data for a client that speaks JSON; nothing was written then.
-    pub fn write_bare_push(self, out: &mut Vec<u8>, push: &Push<'_>) -> Result<(), BinaryInJson> {
+    pub fn write_bare_push(self, out: &mut Vec<u8>, push: &Push<'_>) {
         self.write(out, push)
     }
 
@@ -116,13 +101,10 @@ impl Encoding {
         });
     }
 
-    fn write(self, out: &mut Vec<u8>, message: &impl Message) -> Result<(), BinaryInJson> {
+    fn write(self, out: &mut Vec<u8>, message: &impl Message) {
         match self {
             Self::Json => json::message(out, message),
-            Self::Protobuf => {
-                protobuf::delimited(out, message);
-                Ok(())
-            }
+            Self::Protobuf => protobuf::delimited(out, message),
         }
     }
 }
@@ -154,27 +136,21 @@ impl<'o> Batch<'o> {
     }
 
     /// Adds the answer to a command.
-    ///
-    /// # Errors
-    /// Binary data for a client that speaks JSON; nothing was added then.
-    pub fn reply(&mut self, reply: &Reply<'_>) -> Result<(), BinaryInJson> {
-        self.add(|encoding, out| encoding.write_reply(out, reply))
+    pub fn reply(&mut self, reply: &Reply<'_>) {
+        self.separate();
+        self.encoding.write_reply(self.out, reply);
     }
 
     /// Adds a push.
-    ///
-    /// # Errors
-    /// Binary data for a client that speaks JSON; nothing was added then.
-    pub fn push(&mut self, push: &Push<'_>) -> Result<(), BinaryInJson> {
-        self.add(|encoding, out| encoding.write_push(out, push))
+    pub fn push(&mut self, push: &Push<'_>) {
+        self.separate();
+        self.encoding.write_push(self.out, push);
     }
 
     /// Adds a push without a reply around it.
-    ///
-    /// # Errors
-    /// Binary data for a client that speaks JSON; nothing was added then.
-    pub fn bare_push(&mut self, push: &Push<'_>) -> Result<(), BinaryInJson> {
-        self.add(|encoding, out| encoding.write_bare_push(out, push))
+    pub fn bare_push(&mut self, push: &Push<'_>) {
+        self.separate();
+        self.encoding.write_bare_push(self.out, push);
     }
 
     /// Adds a ping.
@@ -187,15 +163,6 @@ impl<'o> Batch<'o> {
     pub fn encoded(&mut self, message: &[u8]) {
         self.separate();
         self.out.extend_from_slice(message);
-    }
-
-    fn add(
-        &mut self,
-        write: impl FnOnce(Encoding, &mut Vec<u8>) -> Result<(), BinaryInJson>,
-    ) -> Result<(), BinaryInJson> {
-        let before = self.out.len();
-        self.separate();
-        write(self.encoding, self.out).inspect_err(|_| self.out.truncate(before))
     }
 
     fn separate(&mut self) {

@@ -428,7 +428,7 @@ fn write(supply: &Supply<'_>, which: u8) -> (Vec<u8>, Vec<u8>) {
                 channel: supply.text(),
                 body,
             };
-            return both(|encoding, out| encoding.write_push(out, &push).unwrap());
+            return both(|encoding, out| encoding.write_push(out, &push));
         }
     };
     let reply = Reply {
@@ -436,7 +436,7 @@ fn write(supply: &Supply<'_>, which: u8) -> (Vec<u8>, Vec<u8>) {
         outcome,
     };
     both(|encoding, out| {
-        encoding.write_reply(out, &reply).unwrap();
+        encoding.write_reply(out, &reply);
         assert_eq!(in_parts(encoding, &reply), *out);
     })
 }
@@ -466,14 +466,14 @@ fn in_parts(encoding: Encoding, reply: &Reply<'_>) -> Vec<u8> {
                 .collect(),
         ),
         _ => {
-            encoding.write_reply(&mut out, reply).unwrap();
+            encoding.write_reply(&mut out, reply);
             return out;
         }
     };
     let bytes = elements.iter().map(|one| encoding.element_bytes(one)).sum();
     let mut parts = Parts::begin(encoding, &mut out, &Reply { outcome, ..*reply }, bytes);
     for element in &elements {
-        parts.element(&mut out, element).unwrap();
+        parts.element(&mut out, element);
     }
     parts.end(&mut out);
     out

@@ -5,26 +5,24 @@ mod oracle;
 use std::fmt::Debug;
 
 use veche_centrifuge::{
-    Batch, BinaryInJson, ClientInfo, CommandError, ConnectResult, Data, Delta, Disconnect,
-    DisconnectCode, Encoding, ErrorCode, HistoryResult, Outcome, PresenceResult,
-    PresenceStatsResult, Publication, Push, PushBody, Refresh, RefreshResult, Reply, RpcResult,
-    SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe, UnsubscribeCode,
+    Batch, ClientInfo, CommandError, ConnectResult, Data, Delta, Disconnect, DisconnectCode,
+    Encoding, ErrorCode, HistoryResult, Outcome, PresenceResult, PresenceStatsResult, Publication,
+    Push, PushBody, Refresh, RefreshResult, Reply, RpcResult, SubRefreshResult, Subscribe,
+    SubscribeResult, Unsubscribe, UnsubscribeCode,
 };
 
 use Encoding::{Json, Protobuf};
 
-type Written = Result<(), BinaryInJson>;
-
-fn written(write: impl FnOnce(&mut Vec<u8>) -> Written) -> Vec<u8> {
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = b"before".to_vec();
-    write(&mut out).unwrap();
+    write(&mut out);
     assert_eq!(out[..6], *b"before");
     out.split_off(6)
 }
 
 /// What was written as JSON is this text, and as Protobuf the same in another form.
 #[track_caller]
-fn same<M>(json: &str, write: impl Fn(Encoding, &mut Vec<u8>) -> Written)
+fn same<M>(json: &str, write: impl Fn(Encoding, &mut Vec<u8>))
 where
     M: prost::Message + Default + PartialEq + Debug + serde::de::DeserializeOwned,
 {
@@ -351,7 +349,7 @@ fn what_the_server_does() {
 fn data_stand_as_they_are_but_on_one_line() {
     let data = |json: &str| {
         let mut out = Vec::new();
-        Data::Json(json).write_json(&mut out).unwrap();
+        Data::Json(json).write_json(&mut out);
         String::from_utf8(out).unwrap()
     };
     assert_eq!(
@@ -372,7 +370,7 @@ fn text_is_a_string_to_json_clients_and_itself_to_others() {
 }
 
 #[test]
-fn binary_is_nothing_for_json_clients_and_leaves_nothing_behind() {
+fn binary_data_are_base64_to_json_clients() {
     let binary = Data::Binary(&[0xff, 0]);
     let push = Push {
         channel: "c",
@@ -391,17 +389,26 @@ fn binary_is_nothing_for_json_clients_and_leaves_nothing_behind() {
     };
     let mut out = Vec::new();
     let mut batch = Batch::new(Json, &mut out);
-    batch.ping();
-    assert_eq!(batch.push(&push), Err(BinaryInJson));
-    assert_eq!(batch.bare_push(&push), Err(BinaryInJson));
-    assert_eq!(batch.reply(&reply), Err(BinaryInJson));
-    batch.ping();
-    assert_eq!(out, b"{}\n{}");
-    assert_eq!(binary.write_json(&mut out), Err(BinaryInJson));
-    assert_eq!(out, b"{}\n{}");
-    assert!(!Json.can_carry(binary) && Json.can_carry(Data::Text("")));
+    batch.bare_push(&push);
+    batch.reply(&reply);
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        r#"{"channel":"c","pub":{"data":"/wA="}}"#.to_owned()
+            + "\n"
+            + r#"{"id":1,"presence":{"presence":{"c":{"user":"","client":"","conn_info":"/wA="}}}}"#
+    );
+    let mut whole = Vec::new();
+    let publication = Publication {
+        delta: Delta::Whole,
+        ..Publication::new(binary)
+    };
+    let body = PushBody::Publication(publication);
+    Json.write_bare_push(&mut whole, &Push { channel: "c", body });
+    assert_eq!(
+        String::from_utf8(whole).unwrap(),
+        r#"{"channel":"c","pub":{"data":"\"/wA=\""}}"#
+    );
 
-    assert!(Protobuf.can_carry(binary));
     let wire = written(|out| Protobuf.write_push(out, &push));
     let [reply] = &oracle::all_of_protobuf::<oracle::Reply>(&wire)[..] else {
         panic!("one reply");
@@ -446,7 +453,7 @@ fn with_deltas_json_data_are_a_string() {
     let read: serde_json::Value = serde_json::from_str(&whole).unwrap();
     let content = read["pub"]["data"].as_str().unwrap();
     let mut form = Vec::new();
-    text.write_json(&mut form).unwrap();
+    text.write_json(&mut form);
     assert_eq!(content.as_bytes(), form);
     assert_eq!(
         serde_json::from_str::<String>(content).unwrap().as_bytes(),
@@ -466,11 +473,6 @@ fn with_deltas_json_data_are_a_string() {
     );
     assert!(wire(patch, Delta::Patch).delta);
     // One that has cut a character in two.
-    let cut = push(Data::Binary(b"\xc3"), Delta::Patch);
-    assert_eq!(
-        Json.write_bare_push(&mut Vec::new(), &cut),
-        Err(BinaryInJson)
-    );
     assert_eq!(wire(Data::Binary(b"\xc3"), Delta::Patch).data, b"\xc3");
 }
 
@@ -495,13 +497,13 @@ fn several_in_one_message_are_lines_or_behind_their_lengths() {
     };
     let message = |encoding: Encoding| {
         let mut encoded = Vec::new();
-        encoding.write_push(&mut encoded, &push).unwrap();
+        encoding.write_push(&mut encoded, &push);
         let mut out = b"other".to_vec();
         let mut batch = Batch::new(encoding, &mut out);
         assert!(batch.is_empty());
-        batch.reply(&reply).unwrap();
+        batch.reply(&reply);
         batch.encoded(&encoded);
-        batch.push(&push).unwrap();
+        batch.push(&push);
         batch.ping();
         assert!(!batch.is_empty());
         out.split_off(5)

@@ -1,7 +1,7 @@
 //! The back end's HTTP API: which call a path names, who may call, what is answered.
 //!
 //! Publishing itself is [`backend`](crate::backend)'s. Answers are `{"result":{…}}` or `{"error":{"code","message"}}`,
-//! with status 200: the transport did its work.
+//! with status 200: the transport did its work. A caller may ask for statuses of errors by a header.
 
 mod answers;
 mod batch;
@@ -18,7 +18,9 @@ use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::http::{Framing, Head, Method as Verb, Status};
 
 use crate::admin::{self, Look};
-use crate::backend::{BAD_REQUEST, Backend, Progress, UNAUTHORIZED, Unwilling, write_error};
+use crate::backend::{
+    BAD_REQUEST, Backend, Progress, UNAUTHORIZED, Unwilling, status_of, write_error,
+};
 use crate::command::BadCommand;
 use crate::guessing::{self, Lock};
 use crate::publishing::Publisher;
@@ -31,7 +33,12 @@ pub(crate) struct Call {
     method: Method,
     backend: Backend,
     batch: Option<Batch>,
+    /// An error has a status of its own.
+    has_status: bool,
 }
+
+/// The header by which a caller asks for statuses of errors, and its value.
+const ERROR_MODE: (&str, &[u8]) = ("x-centrifugo-error-mode", b"transport");
 
 /// What came of carrying out a call.
 pub(crate) enum CallEnd {
@@ -103,6 +110,7 @@ impl Call {
             method,
             backend: Backend::of(publisher),
             batch: None,
+            has_status: head.header_bytes(ERROR_MODE.0) == Some(ERROR_MODE.1),
         })
     }
 
@@ -113,9 +121,9 @@ impl Call {
                 shared.stats.push_turned_away(busy);
                 CallEnd::Refused(busy.refusal())
             }
-            Err(Unwilling::Bad(BadCommand(why))) => {
+            Err(Unwilling::Bad(BadCommand { why, code, .. })) => {
                 shared.stats.pushes_refused.add(1);
-                CallEnd::Answered(Answers::whole(error_body(BAD_REQUEST, &why)))
+                self.answered_with(Answers::whole(error_body(code, &why)))
             }
             Ok(Some(block)) => CallEnd::Waits(block),
             Ok(None) => self.end(),
@@ -129,8 +137,9 @@ impl Call {
         id: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Option<Block>, Unwilling> {
-        if self.method == Method::Batch {
-            let batch = self.batch.insert(Batch::parse(body)?);
+        if let Method::Batch | Method::Lines = self.method {
+            let are_lines = self.method == Method::Lines;
+            let batch = self.batch.insert(Batch::parse(body, are_lines)?);
             return Ok(batch.advance(&mut self.backend, id, shared));
         }
         let progress = self.method.carry_out(body, &mut self.backend, id, shared)?;
@@ -158,7 +167,22 @@ impl Call {
             Some(batch) => batch.answers(&mut self.backend),
             None => self.backend.take_answers().map(Answers::one),
         };
-        answer.map_or(CallEnd::Waits(Block::Answer), CallEnd::Answered)
+        match answer {
+            Some(answer) => self.answered_with(answer),
+            None => CallEnd::Waits(Block::Answer),
+        }
+    }
+
+    /// Several commands in one call have an answer each, and so no status.
+    fn answered_with(&self, answers: Answers) -> CallEnd {
+        let error = match &self.batch {
+            None if self.has_status => answers.error(),
+            _ => None,
+        };
+        match error {
+            Some((code, error)) => CallEnd::Refused(Refusal::json(status_of(code), error)),
+            None => CallEnd::Answered(answers),
+        }
     }
 }
 

@@ -5,13 +5,14 @@
 
 mod exchange;
 mod list;
+mod names;
 
 use std::collections::VecDeque;
 use std::slice;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, ConnectionId, Connections, Deed, Instructed, Instruction, Outcome,
+    Answer, ChannelName, ConnectionId, Connections, Deed, Glob, Instructed, Instruction, Outcome,
     Payload, PayloadRef, PublishOptions, Published, Question, Ticket,
 };
 use veche_proto::websocket::MessageKind;
@@ -24,10 +25,13 @@ use crate::note::{Decision, NoteLevel};
 use crate::publishing::{Busy, Publisher};
 use crate::shared::Shared;
 pub(crate) use exchange::Exchange;
+pub(crate) use exchange::status_of;
 pub use exchange::{
-    BAD_REQUEST, METHOD_NOT_FOUND, PERMISSION_DENIED, Shape, UNAUTHORIZED, write_error,
+    BAD_REQUEST, METHOD_NOT_FOUND, PERMISSION_DENIED, Shape, UNAUTHORIZED, UNKNOWN_CHANNEL,
+    write_error,
 };
 use exchange::{Content, INTERNAL, LIMIT_EXCEEDED, UNCOUNTED};
+use names::{known, named, personal};
 
 /// Most questions of one back end that may wait for their answers; its input waits then.
 pub const EXCHANGES_MAX: usize = 1024;
@@ -158,7 +162,7 @@ impl Backend {
     ) -> Result<Progress, Unwilling> {
         debug_assert!(self.unfinished.is_none() && !self.is_full());
         let data = command.data.ok_or_else(|| {
-            BadCommand("\"data\" (or \"message\", or \"binary\") is missing".into())
+            BadCommand::new("\"data\" (or \"message\", or \"binary\") is missing")
         })?;
         self.admit(&command.target, shared)?;
         report_publish(&command.target, shared);
@@ -173,7 +177,7 @@ impl Backend {
                         .publish_one(channel, payload, command, shape, answered, session, shared))
                 }
                 Target::Channel(channel) => {
-                    let channel = named(&channel.0)?;
+                    let channel = known(&channel.0, shared)?;
                     Ok(self
                         .publish_one(channel, payload, command, shape, answered, session, shared))
                 }
@@ -188,7 +192,7 @@ impl Backend {
                 Target::Channels(channels) => {
                     let targets = channels
                         .iter()
-                        .map(|channel| Ok(named(&channel.0)?.as_str().into()));
+                        .map(|channel| Ok(known(&channel.0, shared)?.as_str().into()));
                     let targets = targets.collect::<Result<Vec<Box<str>>, BadCommand>>()?;
                     Ok(self
                         .publish_many(targets, payload, command, shape, answered, session, shared))
@@ -224,9 +228,13 @@ impl Backend {
         match client {
             _ if !is_end => {}
             Some(client) => shared.process.end_client(&user.0, client),
+            // Only sessions that are open have an id.
+            None if instruction.session.is_some() => {}
             None => shared.process.end_user(&user.0, &instruction.except),
         }
-        if let Deed::Unsubscribe { channel } = &instruction.deed {
+        if let Deed::Unsubscribe { channel } = &instruction.deed
+            && instruction.session.is_none()
+        {
             shared.process.end_subscription(&user.0, channel, client);
         }
         let from = Some((session, ticket(self.next_number(), 0)));
@@ -315,7 +323,8 @@ impl Backend {
     ) -> Result<Progress, Unwilling> {
         has_memory(shared)?;
         let from = (session, ticket(self.next_number(), 0));
-        let pattern = pattern.map_or("*", |pattern| &pattern.0);
+        let pattern = Glob::new(pattern.map_or("*", |pattern| &pattern.0))
+            .map_err(|error| BadCommand::new(format!("bad pattern: {error}")))?;
         let (here, open) = shared.hub.list(from, pattern, &mut shared.ports);
         self.owe(None, open, Content::Channels(here));
         Ok(Progress::Done)
@@ -366,7 +375,7 @@ impl Backend {
         session: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
-        let channel = named(&inquiry.channel.0)?;
+        let channel = known(&inquiry.channel.0, shared)?;
         if let Question::History(_) | Question::Presence = inquiry.question {
             has_memory(shared)?;
         }
@@ -391,9 +400,9 @@ impl Backend {
         shared: &mut Shared,
     ) {
         let (code, error) = match why {
-            Unwilling::Bad(BadCommand(why)) => {
+            Unwilling::Bad(BadCommand { why, code, .. }) => {
                 shared.stats.pushes_refused.add(1);
-                (BAD_REQUEST, format!("{place}{why}"))
+                (code, format!("{place}{why}"))
             }
             Unwilling::Busy(busy) => {
                 shared.stats.push_turned_away(busy);
@@ -406,6 +415,13 @@ impl Backend {
             format!("command refused: {error}"),
         );
         self.owe(id, 0, Content::Refused(code, error));
+    }
+
+    /// The answer that was owed last has this id.
+    pub(crate) fn name_last(&mut self, id: &str) {
+        if let Some(last) = self.exchanges.back_mut() {
+            last.id = Some(id.into());
+        }
     }
 
     /// Goes on with what waited for credit; `true` when nothing of it is left.
@@ -648,16 +664,6 @@ impl Backend {
         }
         true
     }
-}
-
-fn personal<'n>(user: &str, name: &'n mut String) -> Result<ChannelName<'n>, BadCommand> {
-    ChannelName::of_user(user, name)
-        .map_err(|error| BadCommand::new(format!("bad user {user:?}: {error}")))
-}
-
-fn named(channel: &str) -> Result<ChannelName<'_>, BadCommand> {
-    ChannelName::new(channel)
-        .map_err(|error| BadCommand::new(format!("bad channel {channel:?}: {error}")))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod deciding;
 mod dialect;
 mod frame;
 mod instructed;
+pub(crate) mod manner;
 mod one_way;
 mod renewing;
 mod subscribing;
@@ -38,7 +39,6 @@ use veche_hub::{Answer, ClientInfo, ConnectionId, Ticket};
 pub(crate) use dialect::Dialect;
 pub(crate) use frame::kind;
 pub(crate) use renewing::renews;
-pub(crate) use subscribing::CHANNELS_MAX;
 
 use crate::census::About;
 use crate::hooks::QuestionId;
@@ -197,12 +197,6 @@ impl From<DisconnectCode> for Flow {
     }
 }
 
-impl From<veche_centrifuge::BinaryInJson> for Done {
-    fn from(_: veche_centrifuge::BinaryInJson) -> Self {
-        Self::Close(DisconnectCode::InappropriateProtocol)
-    }
-}
-
 /// The code and the words of the protocol for a close that is the server's own.
 pub(crate) fn words(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
     use crate::close::{GOING_AWAY, IDLE, RESTARTING, SLOW_CONSUMER, TOO_FAST};
@@ -328,7 +322,7 @@ impl Centrifuge {
         let mut frame = Frame::new(self.dialect(), Vec::new());
         let body = PushBody::Disconnect(Disconnect { code, reason });
         // It has no data that could be binary.
-        let _ = frame.push(&Push { channel: "", body });
+        frame.push(&Push { channel: "", body });
         frame.send(id, &mut shared.ports.outboxes);
     }
 
@@ -510,7 +504,9 @@ impl Centrifuge {
         cx: &mut Context<'_>,
     ) -> Option<Flow> {
         if ticket.0 & GIVEN != 0 {
-            return self.given_answered(ticket, &answer, cx);
+            // What a command waits for is something else.
+            self.given_answered(ticket, &answer, cx);
+            return None;
         }
         let waiting = self.waiting.take()?;
         let bytes = cx.shared.ports.outboxes.spare();
@@ -537,7 +533,10 @@ impl Centrifuge {
         match done {
             Done::Yes => Some(match end {
                 Some(code) => code.into(),
-                None => self.catch_up(cx),
+                None => {
+                    self.catch_up(cx);
+                    Flow::GoOn
+                }
             }),
             Done::Answers(answering) => {
                 self.answering = Some(answering);

@@ -6,6 +6,7 @@ mod blocking;
 mod connections;
 mod inquiry;
 mod instruction;
+mod mistakes;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,10 +18,16 @@ use base64::engine::general_purpose::STANDARD;
 pub use blocking::{parse_block, parse_invalidate, parse_revoke, parse_unblock};
 pub use connections::{Listing, Of, parse_connections};
 pub(crate) use inquiry::read;
-pub use inquiry::{Inquiry, parse_batch, parse_history, parse_inquiry, parse_pattern, parse_user};
+pub use inquiry::{
+    Inquiry, Numbered, parse_batch, parse_history, parse_inquiry, parse_lines, parse_pattern,
+    parse_user,
+};
 pub use instruction::{
     Instructing, parse_disconnect, parse_refresh, parse_subscribe, parse_unsubscribe,
 };
+pub use mistakes::BadCommand;
+use mistakes::bad;
+pub(crate) use mistakes::despite_unknown_fields;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
 use veche_hub::{Info, PayloadKind, PayloadRef, PublishOptions, Version};
@@ -76,8 +83,10 @@ struct Wire<'a> {
     /// `data` and `message` are the same word.
     #[serde(borrow, default, alias = "message", deserialize_with = "even_null")]
     data: Option<&'a RawValue>,
-    #[serde(borrow, alias = "b64data")]
+    #[serde(borrow)]
     binary: Option<Text<'a>>,
+    #[serde(borrow)]
+    b64data: Option<Text<'a>>,
     #[serde(borrow)]
     tags: Option<BTreeMap<Text<'a>, Text<'a>>>,
     #[serde(borrow)]
@@ -155,35 +164,13 @@ pub struct Command<'a> {
 pub enum Data<'a> {
     /// A JSON value: a string is pushed as its text, anything else as compact JSON text.
     Json(&'a RawValue),
-    /// Decoded base64 in the scratch buffer given to [`parse`].
-    Binary,
-}
-
-/// What is wrong with an object; the text is for the person who wrote it.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BadCommand(pub String);
-
-/// Longest text of a [`BadCommand`], in bytes: what it quotes may be as long as a line.
-const WHY_BYTES_MAX: usize = 400;
-
-impl BadCommand {
-    /// Takes a text that may quote what was sent; of a long one the middle is left out.
-    pub fn new(why: String) -> Self {
-        if why.len() <= WHY_BYTES_MAX {
-            return Self(why);
-        }
-        let head = why.floor_char_boundary(WHY_BYTES_MAX / 2);
-        let tail = why.ceil_char_boundary(why.len() - WHY_BYTES_MAX / 2);
-        Self(format!("{} … {}", &why[..head], &why[tail..]))
-    }
+    /// Decoded base64 of this kind in the scratch buffer given to [`parse`].
+    Decoded(PayloadKind),
 }
 
 /// Reads one object. A binary payload is decoded into `scratch`.
 pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, BadCommand> {
-    is_object(bytes)?;
-    let wire: Wire<'a> =
-        serde_json::from_slice(bytes).map_err(|error| BadCommand::new(explain(&error, bytes)))?;
+    let wire: Wire<'a> = read(bytes)?;
     let target = match (wire.user, wire.users, wire.channel, wire.channels) {
         (Some(user), None, None, None) => Target::User(user),
         (None, Some(users), None, None) => Target::Users(users),
@@ -203,31 +190,24 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
     {
         return bad("a list of receivers has 1 to 1024 names");
     }
-    let data = match (wire.data, wire.binary) {
-        (Some(value), None) => Some(Data::Json(value)),
-        (None, Some(base64)) => {
-            scratch.clear();
-            if STANDARD.decode_vec(base64.0.as_bytes(), scratch).is_err() {
-                return bad("\"binary\" is not base64 (standard alphabet, padded)");
-            }
-            Some(Data::Binary)
+    let data = match (wire.data, wire.binary, wire.b64data) {
+        (Some(value), None, None) => Some(Data::Json(value)),
+        (None, Some(base64), None) => {
+            decode("binary", &base64, scratch)?;
+            Some(Data::Decoded(PayloadKind::Binary))
         }
-        (None, None) => None,
-        (Some(_), Some(_)) => {
+        (None, None, Some(base64)) => {
+            decode("b64data", &base64, scratch)?;
+            Some(Data::Decoded(json_or_binary(scratch)))
+        }
+        (None, None, None) => None,
+        _ => {
             return bad(
-                "only one of \"data\" (or \"message\") and \"binary\" may stand in one object",
+                "only one of \"data\" (or \"message\"), \"binary\" and \"b64data\" may stand in one object",
             );
         }
     };
-    let id = match wire.id.map(RawValue::get) {
-        Some(id)
-            if id.len() > 128
-                || !id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) =>
-        {
-            return bad("\"id\" is a number or a string of at most 126 bytes");
-        }
-        id => id,
-    };
+    let id = wire.id.map(answer_id).transpose()?;
     let terms = terms(
         wire.idempotency_key.as_ref(),
         wire.version,
@@ -244,6 +224,39 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
     })
 }
 
+/// Checks the asker's own id for an answer.
+fn answer_id(id: &RawValue) -> Result<&str, BadCommand> {
+    let id = id.get();
+    let is_start = |sign: char| sign == '"' || sign == '-' || sign.is_ascii_digit();
+    match id.len() <= 128 && id.starts_with(is_start) {
+        true => Ok(id),
+        false => bad("\"id\" is a number or a string of at most 126 bytes"),
+    }
+}
+
+/// Decodes base64 into `scratch`.
+fn decode(name: &str, base64: &Text<'_>, scratch: &mut Vec<u8>) -> Result<(), BadCommand> {
+    scratch.clear();
+    let decoded = STANDARD.decode_vec(base64.0.as_bytes(), scratch);
+    decoded.map_err(|_| {
+        BadCommand::new(format!(
+            "\"{name}\" is not base64 (standard alphabet, padded)"
+        ))
+    })
+}
+
+/// Returns the kind of bytes that come without one, and makes them compact if they are JSON.
+fn json_or_binary(bytes: &mut Vec<u8>) -> PayloadKind {
+    if let veche_centrifuge::Data::Binary(_) = veche_centrifuge::Data::of_bytes(bytes) {
+        return PayloadKind::Binary;
+    }
+    if bytes.iter().any(u8::is_ascii_whitespace) {
+        let json = std::mem::take(bytes);
+        compact(&json, bytes);
+    }
+    PayloadKind::Json
+}
+
 /// How it is to be published; `None`: as usual.
 fn terms(
     key: Option<&Text<'_>>,
@@ -254,7 +267,7 @@ fn terms(
 ) -> Result<Option<Arc<PublishOptions>>, BadCommand> {
     for (name, text) in [("idempotency_key", key), ("version_epoch", version_epoch)] {
         if text.is_some_and(|text| text.0.is_empty() || text.0.len() > TERM_BYTES_MAX) {
-            return Err(BadCommand(format!(
+            return Err(BadCommand::new(format!(
                 "\"{name}\" has 1 to {TERM_BYTES_MAX} bytes"
             )));
         }
@@ -285,7 +298,7 @@ fn info(tags: &BTreeMap<Text<'_>, Text<'_>>) -> Result<Option<Arc<Info>>, BadCom
         .map(|(name, value)| name.0.len() + value.0.len())
         .sum();
     if tags.len() > TAGS_MAX || bytes > TAGS_BYTES_MAX {
-        return Err(BadCommand(format!(
+        return Err(BadCommand::new(format!(
             "\"tags\" has at most {TAGS_MAX} names, and {TAGS_BYTES_MAX} bytes in all"
         )));
     }
@@ -304,17 +317,20 @@ fn info(tags: &BTreeMap<Text<'_>, Text<'_>>) -> Result<Option<Arc<Info>>, BadCom
 }
 
 impl Data<'_> {
-    /// The payload as clients will get it, using `scratch` where it has to be rewritten. For [`Data::Binary`]
+    /// The payload as clients will get it, using `scratch` where it has to be rewritten. For [`Data::Decoded`]
     /// `scratch` is the one that [`parse`] filled.
     pub fn payload<'s>(self, scratch: &'s mut Vec<u8>) -> Result<PayloadRef<'s>, BadCommand>
     where
         Self: 's,
     {
-        let Data::Json(value) = self else {
-            return Ok(PayloadRef {
-                kind: PayloadKind::Binary,
-                bytes: scratch,
-            });
+        let value = match self {
+            Data::Json(value) => value,
+            Data::Decoded(kind) => {
+                return Ok(PayloadRef {
+                    kind,
+                    bytes: scratch,
+                });
+            }
         };
         let text = value.get();
         if let Some(inner) = text
@@ -329,7 +345,7 @@ impl Data<'_> {
             }
             // Unpaired surrogates and the like show up only here.
             let decoded: String = serde_json::from_str(text)
-                .map_err(|error| BadCommand(format!("bad string in \"data\": {error}")))?;
+                .map_err(|error| BadCommand::new(format!("bad string in \"data\": {error}")))?;
             scratch.clear();
             scratch.extend_from_slice(decoded.as_bytes());
             return Ok(PayloadRef {
@@ -377,32 +393,15 @@ fn is_object(bytes: &[u8]) -> Result<(), BadCommand> {
     }
 }
 
-fn bad<T>(text: &str) -> Result<T, BadCommand> {
-    Err(BadCommand(text.to_owned()))
-}
-
-/// serde's message without its "line 1": the caller knows better which line it is.
-fn explain(error: &serde_json::Error, bytes: &[u8]) -> String {
-    if bytes.iter().all(u8::is_ascii_whitespace) {
-        return "expected a JSON object, found nothing".to_owned();
-    }
-    let text = error.to_string();
-    let what = text.split(" at line ").next().unwrap_or(&text);
-    match error.column() {
-        0 => format!("bad JSON: {what}"),
-        column => format!("bad JSON at column {column}: {what}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn pushed(line: &str) -> Result<(PayloadKind, String), String> {
         let mut scratch = Vec::new();
-        let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.0)?;
+        let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.why)?;
         let data = command.data.ok_or("no data")?;
-        let payload = data.payload(&mut scratch).map_err(|error| error.0)?;
+        let payload = data.payload(&mut scratch).map_err(|error| error.why)?;
         Ok((
             payload.kind,
             String::from_utf8_lossy(payload.bytes).into_owned(),
@@ -479,7 +478,7 @@ mod tests {
 
     fn told(line: &str) -> Result<Option<Arc<PublishOptions>>, String> {
         let mut scratch = Vec::new();
-        let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.0)?;
+        let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.why)?;
         Ok(command.terms)
     }
 
@@ -569,20 +568,5 @@ mod tests {
         assert_eq!(*terms, expected);
         let passing = told(r#"{"channel":"c","data":1,"skip_history":true}"#);
         assert!(passing.expect("good").expect("some").is_passing);
-    }
-
-    #[test]
-    fn a_long_mistake_is_cut_in_its_middle() {
-        let short = "x".repeat(WHY_BYTES_MAX);
-        assert_eq!(BadCommand::new(short.clone()).0, short);
-        let long = "a".repeat(WHY_BYTES_MAX) + &"b".repeat(WHY_BYTES_MAX);
-        let cut = BadCommand::new(long).0;
-        let (head, tail) = ("a".repeat(WHY_BYTES_MAX / 2), "b".repeat(WHY_BYTES_MAX / 2));
-        assert!(cut.starts_with(&head) && cut.ends_with(&tail), "{cut}");
-        assert!(
-            (WHY_BYTES_MAX..WHY_BYTES_MAX + 10).contains(&cut.len()),
-            "{}",
-            cut.len()
-        );
     }
 }

@@ -13,6 +13,7 @@ use crate::note::NoteLevel;
 use crate::publishing::TOO_MANY_REQUESTS;
 use crate::reply::Refusal;
 use crate::shared::Shared;
+use crate::site::api_keys;
 
 /// What a key opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,11 @@ pub(crate) fn refuse(
     id: ConnectionId,
     shared: &mut Shared,
 ) -> Refusal {
-    if head.header_bytes("x-api-key").is_none() {
+    let shows_key = match lock {
+        Lock::Api => api_keys(head).next().is_some(),
+        Lock::Admin => head.header_bytes("x-api-key").is_some(),
+    };
+    if !shows_key {
         return unauthorized();
     }
     shared.stats.wrong_keys[lock as usize].add(1);

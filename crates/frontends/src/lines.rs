@@ -114,7 +114,7 @@ impl Lines {
 
     /// Refuses the line that was taken last, and all that comes after it.
     fn end(&mut self, why: &str, id: ConnectionId, shared: &mut Shared) {
-        self.refuse(None, BadCommand(why.to_owned()).into(), id, shared);
+        self.refuse(None, BadCommand::new(why).into(), id, shared);
         self.phase = Phase::Over;
     }
 

@@ -117,8 +117,6 @@ pub struct Outbox {
     full: bool,
     /// We are the client: frames are masked.
     masked: bool,
-    /// Something was published that its client can't read.
-    misfit: bool,
     /// It has missed something since it last had nothing unsent.
     behind: bool,
     carried: Carried,
@@ -141,7 +139,6 @@ impl Default for Outbox {
             touched: false,
             full: false,
             masked: false,
-            misfit: false,
             behind: false,
             carried: Carried::Frames,
         }

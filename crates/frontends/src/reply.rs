@@ -196,6 +196,11 @@ impl Refusal {
     /// Says why as the API does.
     pub(crate) fn of_api(status: Status, code: u32, why: &str) -> Self {
         let body = String::from_utf8(error_body(code, why)).unwrap_or_default();
+        Self::json(status, body)
+    }
+
+    /// Says why by a JSON value.
+    pub(crate) fn json(status: Status, body: String) -> Self {
         Self {
             status,
             headers: Vec::new(),

@@ -3,6 +3,7 @@
 //! Plain values, checked before they come here. A reload makes a new [`Site`]; open sessions keep the
 //! [`Route`] that they were opened on.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
@@ -12,6 +13,9 @@ use veche_proto::http;
 use crate::access::Access;
 use crate::publishing::{Publisher, Publishing};
 use crate::route::{Route, Router};
+
+/// The most that [`Limits::channels_per_client`] can be.
+pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
 
 /// What a listener's connections speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,10 @@ pub struct Limits {
     pub close_timeout_ms: u64,
     /// WebSockets that one user may have; 0: as many as he likes.
     pub connections_per_user: u32,
+    /// Channels that one client of Centrifugo's protocol may be subscribed to; at most [`CHANNELS_PER_CLIENT_MAX`].
+    pub channels_per_client: usize,
+    /// The longest name of a channel that such a client may subscribe to, in bytes.
+    pub channel_name_bytes_max: usize,
     /// Longest line of a push listener, in bytes.
     pub line_bytes_max: usize,
     /// Limits of request heads and bodies.
@@ -79,6 +87,8 @@ impl Default for Limits {
             pong_timeout_ms: 10_000,
             close_timeout_ms: 5_000,
             connections_per_user: 0,
+            channels_per_client: 128,
+            channel_name_bytes_max: veche_hub::NAME_BYTES_MAX,
             line_bytes_max: 1 << 20,
             http: http::Limits::default(),
         }
@@ -97,6 +107,8 @@ pub struct Site {
     pub api_keys: Vec<ApiKey>,
     /// Keys of the admin page; without any nobody has one.
     pub admin_keys: Vec<ApiKey>,
+    /// Calls of the API may have fields that it does not know.
+    pub accepts_unknown_fields: bool,
     /// What their callers may publish.
     pub publishing: Publishing,
     /// What channels remember.
@@ -136,24 +148,50 @@ impl Site {
                 || head.header_bytes("sec-fetch-site").is_some();
             return (!is_page).then(Publisher::default);
         }
-        shown_key(head, &self.api_keys).map(Publisher::with_key)
+        let mut shown = api_keys(head);
+        // Of two keys one may be right, and the other from a proxy.
+        match (shown.next(), shown.next()) {
+            (Some(key), None) => number_of(&key, &self.api_keys).map(Publisher::with_key),
+            _ => None,
+        }
     }
 
     /// Whether a call of the admin page shows one of its keys.
     pub(crate) fn is_admin(&self, head: &http::Head<'_>) -> bool {
-        shown_key(head, &self.admin_keys).is_some()
+        let mut shown = key_headers(head);
+        match (shown.next(), shown.next()) {
+            (Some(key), None) => number_of(key, &self.admin_keys).is_some(),
+            _ => false,
+        }
     }
 }
 
-/// Which of these keys a request shows, if it shows one and no other.
-fn shown_key(head: &http::Head<'_>, keys: &[ApiKey]) -> Option<u16> {
-    let mut given = head
-        .headers()
-        .filter(|(name, _)| name.eq_ignore_ascii_case("x-api-key"));
-    // Two keys, one of which may be right: somebody in between adds headers.
-    let (Some((_, given)), None) = (given.next(), given.next()) else {
-        return None;
-    };
+/// Returns all keys that a call of the API shows: in `X-API-Key`, and as Centrifugo's clients show them, in
+/// `Authorization: apikey KEY` and as `api_key` in the query.
+pub(crate) fn api_keys<'h>(head: &'h http::Head<'_>) -> impl Iterator<Item = Cow<'h, [u8]>> {
+    let by_scheme = head.headers().filter_map(|(name, value)| {
+        let is_authorization = name.eq_ignore_ascii_case("authorization");
+        let (scheme, key) = value.split_at_checked(b"apikey ".len())?;
+        let is_key = is_authorization && scheme.eq_ignore_ascii_case(b"apikey ");
+        is_key.then(|| key.trim_ascii())
+    });
+    let by_query = head.query_all("api_key").map(|key| match key {
+        Cow::Borrowed(key) => Cow::Borrowed(key.as_bytes()),
+        Cow::Owned(key) => Cow::Owned(key.into_bytes()),
+    });
+    key_headers(head)
+        .chain(by_scheme)
+        .map(Cow::Borrowed)
+        .chain(by_query)
+}
+
+fn key_headers<'h>(head: &'h http::Head<'_>) -> impl Iterator<Item = &'h [u8]> {
+    let all = head.headers();
+    all.filter_map(|(name, value)| name.eq_ignore_ascii_case("x-api-key").then_some(value))
+}
+
+/// Which of these keys this is.
+fn number_of(given: &[u8], keys: &[ApiKey]) -> Option<u16> {
     // Counted from 1; 0 is none.
     let mut found = 0_u16;
     for (number, key) in (1..).zip(keys) {

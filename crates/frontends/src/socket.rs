@@ -407,8 +407,8 @@ impl Socket {
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
         let result = match kind {
             MessageKind::Text => command::parse(&data, &mut scratch),
-            MessageKind::Binary => Err(command::BadCommand(
-                "expected a text message with a JSON object".into(),
+            MessageKind::Binary => Err(command::BadCommand::new(
+                "expected a text message with a JSON object",
             )),
         };
         shared.scratch.payload = scratch;

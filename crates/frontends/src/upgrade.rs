@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use veche_centrifuge::{DisconnectCode, Encoding};
+use veche_centrifuge::{DisconnectCode, Encoding, Limits};
 use veche_hub::{
     Answer, ChannelName, ConnectionId, Position, Since, SubscribeOptions, Subscribing, Ticket,
 };
@@ -132,7 +132,7 @@ pub(crate) fn judge<'a, 'b>(
             let encoding = encoding(head, &upgrade);
             let mut session = Centrifuge::new(encoding, shared.now);
             if Transport::of(route, &head.path).is_some_and(Transport::is_one_way) {
-                session.only_listens();
+                listen(&mut session, encoding, head)?;
             }
             Session::Centrifuge(Box::new(session))
         }
@@ -156,6 +156,25 @@ pub(crate) fn judge<'a, 'b>(
             ..SubscribeOptions::default()
         },
     })
+}
+
+/// Makes a session one that only listens. Its connect request is in the query, or its first message.
+fn listen(session: &mut Centrifuge, encoding: Encoding, head: &Head<'_>) -> Result<(), Refused> {
+    let connect = head.query("cf_connect");
+    let Some(connect) = connect.filter(|connect| !connect.is_empty()) else {
+        session.only_listens();
+        return Ok(());
+    };
+    let limits = Limits {
+        message_bytes_max: connect.len(),
+        ..Limits::default()
+    };
+    if let Err(malformed) = encoding.connect_request(connect.as_bytes(), limits) {
+        let why = format!("cf_connect: {malformed}");
+        return Err(refused(Status::BAD_REQUEST, &why, Handshake::Malformed));
+    }
+    session.begin_listening(connect.as_bytes(), None);
+    Ok(())
 }
 
 /// What a client of Centrifugo's protocol speaks.

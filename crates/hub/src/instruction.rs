@@ -9,6 +9,8 @@ use crate::{Payload, Since};
 pub struct Instruction {
     /// Only the connection of this id.
     pub client: Option<Box<str>>,
+    /// Only the connection whose connect reply had this session id: one without a WebSocket.
+    pub session: Option<Box<str>>,
     /// Not those of these ids.
     pub except: Box<[Box<str>]>,
     /// What is to be done.
@@ -38,6 +40,8 @@ pub enum Deed {
         is_expired: bool,
         /// Until when it may stay, in seconds since 1970; `None` for as long as it likes.
         expires_at_s: Option<u64>,
+        /// What others are to know of the connection from now on, if that changes.
+        info: Option<Payload>,
     },
 }
 
@@ -54,6 +58,10 @@ pub struct Subscribe {
     pub data: Option<Payload>,
     /// Until when it lasts, in seconds since 1970; `None` for as long as the connection.
     pub expires_at_s: Option<u64>,
+    /// Neither presence nor joins and leaves show it.
+    pub is_hidden: bool,
+    /// Whether the client gets joins and leaves without asking; `None`: as the namespace says.
+    pub is_told: Option<bool>,
 }
 
 impl Instruction {
@@ -61,12 +69,13 @@ impl Instruction {
     pub fn to_all(deed: Deed) -> Self {
         Self {
             client: None,
+            session: None,
             except: Box::default(),
             deed,
         }
     }
 
-    /// Whether it means the connection of this id.
+    /// Whether it means the connection of this id, as far as [`session`](Self::session) does not exclude it.
     pub fn means(&self, client: &str) -> bool {
         self.client.as_deref().is_none_or(|only| only == client)
             && !self.except.iter().any(|except| &**except == client)
@@ -74,6 +83,6 @@ impl Instruction {
 
     /// Whether it means all connections of the user.
     pub fn means_all(&self) -> bool {
-        self.client.is_none() && self.except.is_empty()
+        self.client.is_none() && self.session.is_none() && self.except.is_empty()
     }
 }

@@ -43,6 +43,7 @@ mod audience;
 mod channel;
 mod connected;
 mod few;
+mod glob;
 mod happenings;
 mod history;
 mod holds;
@@ -82,6 +83,7 @@ mod wildcard;
 
 pub use audience::{Audience, Entry};
 pub use connected::{CONNECTED_MAX, Connected, Connections};
+pub use glob::{Glob, GlobError};
 pub use happenings::{Happening, Told, What};
 pub use history::{HistoryError, Joined};
 pub use hub::{Counts, Hub, Outcome};

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Answer, Caller, ClientInfo, ConnectionId, Instruction, Joined, Payload, Publication,
+    Answer, Caller, ClientInfo, ConnectionId, Glob, Instruction, Joined, Payload, Publication,
     PublishOptions, Question, SubscribeOptions, Ticket,
 };
 
@@ -105,7 +105,7 @@ pub enum Mail {
     /// To every other home: list channels.
     List {
         /// Which.
-        pattern: Arc<str>,
+        pattern: Arc<Glob>,
         /// Whom to answer.
         session: ConnectionId,
         /// By what he knows it.

@@ -125,6 +125,8 @@ pub struct Namespace {
     pub presence: bool,
     /// Whether subscribers are told who joins and leaves.
     pub join_leave: bool,
+    /// Whether that is told to clients who did not ask for it, too.
+    pub force_push_join_leave: bool,
     /// How long after a user's last connection has gone he is told to have left, unless he comes back; 0: connections
     /// come and go, not users.
     pub leave_delay_ms: u64,
@@ -157,6 +159,8 @@ pub struct Namespaces {
     /// What namespaces may take by themselves.
     budgets: Vec<(Box<str>, usize)>,
     wildcards: Wildcards,
+    /// Channels of other namespaces are unknown.
+    is_closed: bool,
 }
 
 impl Namespaces {
@@ -172,6 +176,18 @@ impl Namespaces {
             wildcards,
             ..Self::default()
         }
+    }
+
+    /// Channels of namespaces that are not [inserted](Self::insert) are unknown from now on.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// Whether a channel is of a namespace that is there, where these are [closed](Self::close). Names without a `:` are of
+    /// the namespace `""`, which always is.
+    pub fn knows(&self, channel: &str) -> bool {
+        let is_there = |name: &str| matches!(name, "" | USERS) || self.by_name.contains_key(name);
+        !self.is_closed || self.fitting(channel).is_some() || is_there(namespace_of(channel))
     }
 
     /// Which channels are heard together.
@@ -291,6 +307,28 @@ mod tests {
         assert_eq!(all.of("chat:1"), chat);
         assert_eq!(all.of("chat"), Namespace::default());
         assert_eq!(all.of("other:1"), Namespace::default());
+    }
+
+    #[test]
+    fn closed_namespaces_know_their_own_channels() {
+        let mut all = Namespaces::new();
+        assert!(all.knows("other:1"));
+        all.insert("chat", Namespace::default());
+        let pattern = Pattern::new("/users/:user").expect("a pattern");
+        all.insert_pattern(pattern, Namespace::default());
+        all.close();
+        for (channel, is_known) in [
+            ("chat:1", true),
+            ("chat:$1", true),
+            ("news", true),
+            ("#ann", true),
+            ("/users/a:b", true),
+            ("/other/a:b", false),
+            ("other:1", false),
+            ("Chat:1", false),
+        ] {
+            assert_eq!(all.knows(channel), is_known, "{channel}");
+        }
     }
 
     #[test]

@@ -1,39 +1,47 @@
-//! How a token can be signed: the four of RFC 7518 and RFC 8037 that are in use and sound.
+//! How a token can be signed: the algorithms of RFC 7518 and RFC 8037 that are in use and sound.
 
-/// What a key is for.
+/// A signature algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// HMAC with SHA-256: whoever can check a token can make one (RFC 7518, section 3.2).
-    Hs256,
-    /// RSA, PKCS #1 v1.5, with SHA-256; keys of 2048 to 8192 bits (RFC 7518, section 3.3).
-    Rs256,
-    /// ECDSA on P-256 with SHA-256 (RFC 7518, section 3.4).
-    Es256,
+    /// HMAC: the key that checks a token can also sign one (RFC 7518, section 3.2).
+    Hs(Digest),
+    /// RSA, PKCS #1 v1.5, with keys of 2048 to 8192 bits (RFC 7518, section 3.3).
+    Rs(Digest),
+    /// ECDSA on the curve that belongs to the digest (RFC 7518, section 3.4).
+    Es(Digest),
     /// Ed25519 (RFC 8037, section 3.1).
     EdDsa,
 }
 
+/// The SHA-2 digest of an algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Digest {
+    /// SHA-256, with ECDSA on P-256.
+    Sha256,
+    /// SHA-384, with ECDSA on P-384.
+    Sha384,
+    /// SHA-512, with ECDSA on P-521.
+    Sha512,
+}
+
 impl Algorithm {
-    /// By its name in `alg`. There is none for `none`.
+    const ALL: [(Self, &'static str); 10] = [
+        (Self::Hs(Digest::Sha256), "HS256"),
+        (Self::Hs(Digest::Sha384), "HS384"),
+        (Self::Hs(Digest::Sha512), "HS512"),
+        (Self::Rs(Digest::Sha256), "RS256"),
+        (Self::Rs(Digest::Sha384), "RS384"),
+        (Self::Rs(Digest::Sha512), "RS512"),
+        (Self::Es(Digest::Sha256), "ES256"),
+        (Self::Es(Digest::Sha384), "ES384"),
+        (Self::Es(Digest::Sha512), "ES512"),
+        (Self::EdDsa, "EdDSA"),
+    ];
+
+    /// Returns the algorithm with this name in `alg`. There is none for `none`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "HS256" => Self::Hs256,
-            "RS256" => Self::Rs256,
-            "ES256" => Self::Es256,
-            "EdDSA" => Self::EdDsa,
-            _ => return None,
-        })
-    }
-
-    /// Its name in `alg`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hs256 => "HS256",
-            Self::Rs256 => "RS256",
-            Self::Es256 => "ES256",
-            Self::EdDsa => "EdDSA",
-        }
+        let mut all = Self::ALL.into_iter();
+        all.find_map(|(algorithm, known)| (known == name).then_some(algorithm))
     }
 }

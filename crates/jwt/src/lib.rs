@@ -1,8 +1,9 @@
 //! Tokens that say who somebody is (JWT, RFC 7519): whether they hold, and whose they are.
 //!
 //! Pure: it knows neither where a token came from nor how keys come to be known, and the time is an argument. What makes
-//! a token dangerous is decided by the keys and never by the token (RFC 8725): each [`Key`] is for one algorithm, `kid`
-//! is only compared, and what points elsewhere (`jku`, `jwk`, `x5u`, `x5c`) is not looked at. The arithmetic is ring's.
+//! a token dangerous is decided by the keys and never by the token (RFC 8725): each [`Key`] is for one kind of signature, `kid`
+//! is only compared, and what points elsewhere (`jku`, `jwk`, `x5u`, `x5c`) is not looked at. The arithmetic is ring's,
+//! but for P-521.
 //! Why there is a verifier of our own: docs/decisions/09-jwt.md.
 
 mod algorithm;
@@ -12,7 +13,7 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use algorithm::Algorithm;
+pub use algorithm::{Algorithm, Digest};
 pub use keys::{BadKeys, KEYS_MAX, Key, Keys, SECRET_BYTES_MIN};
 pub use verify::{
     Claimed, Claims, Refusal, Rules, TOKEN_BYTES_MAX, TOKEN_ID_BYTES_MAX, verify, verify_open,

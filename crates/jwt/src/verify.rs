@@ -21,8 +21,10 @@ pub const TOKEN_ID_BYTES_MAX: usize = 255;
 pub struct Rules {
     /// Its `iss` has to be one of these; empty: it may be anything.
     pub issuers: Vec<String>,
-    /// One of its `aud` has to be one of these; empty: it may have none (RFC 7519, section 4.1.3).
+    /// One of its `aud` has to be one of these; empty: it may have any (RFC 7519, section 4.1.3).
     pub audiences: Vec<String>,
+    /// It has to have an `exp`.
+    pub needs_expiry: bool,
     /// How far clocks may differ, in seconds.
     pub leeway_s: u64,
     /// The claim that holds the user: a string, or a whole number.
@@ -34,6 +36,7 @@ impl Default for Rules {
         Self {
             issuers: Vec::new(),
             audiences: Vec::new(),
+            needs_expiry: true,
             leeway_s: 30,
             user: "sub".to_owned(),
         }
@@ -45,8 +48,8 @@ impl Default for Rules {
 pub struct Claims {
     /// Not empty; nothing else of it is checked.
     pub user: String,
-    /// From when it holds no more, in seconds since 1970, leeway included.
-    pub expires_s: u64,
+    /// From when it holds no more, in seconds since 1970, leeway included; `None`: it always holds.
+    pub expires_s: Option<u64>,
 }
 
 /// All that a token says that holds.
@@ -55,7 +58,7 @@ pub struct Claimed {
     /// `None` where the claim is missing or empty.
     pub user: Option<String>,
     /// As that of [`Claims`].
-    pub expires_s: u64,
+    pub expires_s: Option<u64>,
     /// Its claims as they stand; nothing else of them is checked.
     pub all: Map<String, Value>,
 }
@@ -81,7 +84,7 @@ pub enum Refusal {
     /// Its `nbf` is yet to come.
     #[error("not yet valid")]
     NotYet,
-    /// It has no `exp`: it would hold for ever.
+    /// It has no `exp`, so it would hold for ever, and the rules want one.
     #[error("no expiry")]
     NoExpiry,
     /// Another issuer's, or nobody's.
@@ -151,7 +154,7 @@ pub fn verify_open(
     rules: &Rules,
     now_s: u64,
 ) -> Result<Claimed, Refusal> {
-    let payload = payload(token, keys)?;
+    let payload = payload(token, keys, now_s)?;
     let claims: Map<String, Value> =
         serde_json::from_slice(&payload).map_err(|_| Refusal::Malformed)?;
     let (user, expires_s) = judge(&claims, rules, now_s)?;
@@ -162,8 +165,8 @@ pub fn verify_open(
     })
 }
 
-/// What somebody with one of the keys has signed.
-pub(crate) fn payload(token: &str, keys: &Keys) -> Result<Vec<u8>, Refusal> {
+/// Returns the payload of a token that is signed with one of the keys.
+pub(crate) fn payload(token: &str, keys: &Keys, now_s: u64) -> Result<Vec<u8>, Refusal> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(Refusal::Malformed);
     }
@@ -177,20 +180,21 @@ pub(crate) fn payload(token: &str, keys: &Keys) -> Result<Vec<u8>, Refusal> {
         return Err(Refusal::Malformed);
     }
     let algorithm = Algorithm::named(&header.alg).ok_or(Refusal::Algorithm)?;
-    if algorithm == Algorithm::Hs256 && keys.is_published() {
+    if matches!(algorithm, Algorithm::Hs(_)) && keys.is_published() {
         return Err(Refusal::Algorithm);
     }
     let (payload, signature) = (decode(payload)?, decode(signature)?);
     let id = header.kid.as_deref();
     let mut refusal = Refusal::UnknownKey;
-    for key in keys.iter().filter(|key| key.is_called(id)) {
-        if key.algorithm() != algorithm {
+    let named = keys.iter().filter(|key| key.is_called(id));
+    for key in named.filter(|key| key.is_in_use(now_s)) {
+        if !key.is_for(algorithm) {
             if refusal == Refusal::UnknownKey {
                 refusal = Refusal::Algorithm;
             }
             continue;
         }
-        if key.has_signed(message.as_bytes(), &signature) {
+        if key.has_signed(algorithm, message.as_bytes(), &signature) {
             return Ok(payload);
         }
         refusal = Refusal::Signature;
@@ -202,15 +206,16 @@ fn judge(
     claims: &Map<String, Value>,
     rules: &Rules,
     now_s: u64,
-) -> Result<(Option<String>, u64), Refusal> {
+) -> Result<(Option<String>, Option<u64>), Refusal> {
     let time = |name| match claims.get(name) {
         None => Ok(None),
         Some(value) => date(value).map(Some).ok_or(Refusal::Malformed),
     };
-    let expires_s = time("exp")?.ok_or(Refusal::NoExpiry)?;
-    let expires_s = expires_s.saturating_add(rules.leeway_s);
-    if now_s >= expires_s {
-        return Err(Refusal::Expired);
+    let expires_s = time("exp")?.map(|expires_s| expires_s.saturating_add(rules.leeway_s));
+    match expires_s {
+        None if rules.needs_expiry => return Err(Refusal::NoExpiry),
+        Some(expires_s) if now_s >= expires_s => return Err(Refusal::Expired),
+        _ => {}
     }
     if time("nbf")?.is_some_and(|begins_s| now_s.saturating_add(rules.leeway_s) < begins_s) {
         return Err(Refusal::NotYet);
@@ -227,7 +232,9 @@ fn judge(
     if !rules.issuers.is_empty() && !issuer.is_some_and(is_known) {
         return Err(Refusal::Issuer);
     }
-    if !is_for(claims.get("aud"), &rules.audiences) {
+    let audience = audience(claims.get("aud"))?;
+    let is_ours = |one: &&str| rules.audiences.iter().any(|our| our == one);
+    if !rules.audiences.is_empty() && !audience.iter().any(is_ours) {
         return Err(Refusal::Audience);
     }
     let user = match claims.get(&rules.user) {
@@ -255,16 +262,16 @@ fn is_id(value: &Value) -> bool {
     id.is_some_and(|id| (1..=TOKEN_ID_BYTES_MAX).contains(&id.len()))
 }
 
-/// Whether a token's `aud`, one or several, names one of us. Without any of ours it must name nobody: a token for somebody
-/// else is not for us.
-fn is_for(audience: Option<&Value>, ours: &[String]) -> bool {
-    let is_ours = |one: &Value| {
-        one.as_str()
-            .is_some_and(|one| ours.iter().any(|our| our == one))
-    };
-    match audience {
-        None => ours.is_empty(),
-        Some(Value::Array(all)) => all.iter().any(is_ours),
-        Some(one) => is_ours(one),
+/// Returns the members of a token's `aud`, which is one or several.
+fn audience(claim: Option<&Value>) -> Result<Vec<&str>, Refusal> {
+    let wrong = Refusal::Claim("aud has to be a string or an array of strings");
+    match claim {
+        None => Ok(Vec::new()),
+        Some(Value::String(one)) => Ok(vec![one]),
+        Some(Value::Array(all)) => {
+            let all = all.iter().map(Value::as_str);
+            all.collect::<Option<_>>().ok_or(wrong)
+        }
+        Some(_) => Err(wrong),
     }
 }

@@ -119,12 +119,18 @@ fn write_hex(out: &mut [u8], mut value: u64) {
     }
 }
 
+/// Reads at most 16 digits of lower-case hexadecimal.
 fn parse(digits: &[u8]) -> Option<u64> {
-    let is_hex = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
-    if !digits.iter().all(is_hex) {
-        return None;
+    let mut value = 0;
+    for byte in digits {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        value = value << 4 | u64::from(digit);
     }
-    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    Some(value)
 }
 
 fn checksum(head: &[u8], filler: &[u8]) -> u32 {

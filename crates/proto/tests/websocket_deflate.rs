@@ -349,14 +349,14 @@ fn a_message_that_inflates_too_far_is_refused() {
     };
     for takeover in [false, true] {
         for (length, ratio, expected) in [
-            (64 << 10, 200, None),
-            ((64 << 10) + 1, 200, Some(Error::InflatedTooFar)),
-            (1 << 20, 0, None),
-            (1 << 20, 2_000, None),
-            ((1 << 20) + 1, 2_000, Some(Error::MessageTooBig)),
+            (1 << 20, 200, None),
+            ((1 << 20) + 1, 200, Some(Error::InflatedTooFar)),
+            (2 << 20, 0, None),
+            (2 << 20, 2_000, None),
+            ((2 << 20) + 1, 2_000, Some(Error::MessageTooBig)),
         ] {
             let limits = Limits {
-                message_bytes_max: 1 << 20,
+                message_bytes_max: 2 << 20,
                 fragments_max: 1,
                 inflate_ratio_max: ratio,
             };
@@ -367,6 +367,40 @@ fn a_message_that_inflates_too_far_is_refused() {
             assert_eq!(found, expected, "{length} {ratio}");
             assert_eq!(expected.map(Error::close_code), expected.map(|_| 1009));
         }
+    }
+}
+
+/// It shrinks as far as an attack does.
+#[test]
+fn repetitive_json_is_taken() {
+    let limits = Limits {
+        message_bytes_max: 1 << 20,
+        fragments_max: 1,
+        inflate_ratio_max: 100,
+    };
+    let row = r#"{"id":0,"name":"","tags":[]},"#;
+    for length in [64 << 10, (64 << 10) + 1, 100 << 10, 1 << 20] {
+        let mut text = format!("[{}0]", row.repeat((length - 3) / row.len()));
+        text.push_str(&" ".repeat(length - text.len()));
+        let mut wire = Vec::new();
+        let mut codecs = Codecs::new();
+        let mut encoder = Encoder::new(Role::Server, Some(agreed(15, false)));
+        encoder.encode(
+            &mut wire,
+            MessageKind::Text,
+            text.as_bytes(),
+            &mut codecs,
+            None,
+        );
+        assert!(wire.len() * 100 < length, "{length} in {}", wire.len());
+        codecs.take_work();
+        let mut decoder = Decoder::new(Role::Client, Some(agreed(15, false)));
+        let decoded = decoder.decode(&mut wire, &mut codecs, &limits);
+        match decoded.expect("it is taken").1 {
+            Some(Event::Message { data, .. }) => assert_eq!(data, text.as_bytes()),
+            other => panic!("{other:?}"),
+        }
+        assert!(codecs.take_work() >= length as u64, "it is charged");
     }
 }
 

@@ -16,7 +16,7 @@ use landlock::{
     RulesetStatus, Scope, make_bitflags,
 };
 
-use crate::config::{Config, Handler, Identity, KeySource, StaticRoot};
+use crate::config::{Config, Handler, Identity, Jwt, KeySource, StaticRoot};
 use crate::logging;
 
 /// The newest that is asked for; of what a kernel does not know it enforces the rest. What came after this one
@@ -174,7 +174,7 @@ fn config_ports(config: &Config) -> BTreeSet<u16> {
         Identity::Hook(url) => Some(url.expose()),
         _ => None,
     });
-    let keys = config.jwt.iter().filter_map(|jwt| match &jwt.keys {
+    let keys = config.tokens().filter_map(|jwt| match &jwt.keys {
         KeySource::Published(set) => Some(set.url.expose()),
         _ => None,
     });
@@ -241,7 +241,7 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
             folder_of(file);
         }
     }
-    if let Some(file) = config.jwt.as_ref().and_then(|jwt| jwt.keys.file()) {
+    for file in config.tokens().flat_map(Jwt::files) {
         folder_of(file);
     }
     for file in [&config.identity_hook.ca, &config.acme.ca]

@@ -96,6 +96,7 @@ pub(crate) fn build(
         limits,
         api_keys,
         admin_keys: keys(&config.admin.keys),
+        accepts_unknown_fields: config.api.accepts_unknown_fields,
         publishing,
         namespaces: Arc::new(namespaces(config)),
         history_bytes_max: history_bytes_max(config),
@@ -129,6 +130,7 @@ pub(crate) fn namespaces(config: &Config) -> Namespaces {
             access: namespace.access,
             presence: namespace.presence,
             join_leave: namespace.join_leave,
+            force_push_join_leave: namespace.force_push_join_leave,
             leave_delay_ms: as_ms(namespace.leave_delay),
             told: namespace.told,
             slow_miss: namespace.slow_miss,
@@ -139,6 +141,9 @@ pub(crate) fn namespaces(config: &Config) -> Namespaces {
             Ok(pattern) => namespaces.insert_pattern(pattern, options),
             Err(_) => namespaces.insert(&namespace.name, options),
         }
+    }
+    if config.limits.refuses_unknown_namespaces {
+        namespaces.close();
     }
     namespaces
 }
@@ -154,6 +159,8 @@ fn limits(limits: &config::Limits) -> Limits {
         ping_interval_ms: limits.ping_interval.map_or(0, as_ms),
         pong_timeout_ms: as_ms(limits.pong_timeout),
         connections_per_user: limits.connections_per_user.unwrap_or(0),
+        channels_per_client: limits.channels_per_client as usize,
+        channel_name_bytes_max: limits.channel_name_bytes_max as usize,
         line_bytes_max: usize::try_from(limits.body_bytes_max).unwrap_or(usize::MAX),
         http: http::Limits {
             head_bytes_max: usize::try_from(limits.header_bytes_max).unwrap_or(usize::MAX),
@@ -332,7 +339,7 @@ fn identity(identity: &config::Identity, identities: &Identities) -> Identity {
             config::Field::Name => Field::Name,
             config::Field::Uri => Field::Uri,
         }),
-        config::Identity::Token | config::Identity::Hook(_) | config::Identity::Pam(_) => {
+        config::Identity::Token(_) | config::Identity::Hook(_) | config::Identity::Pam(_) => {
             let known = identities.identity(identity);
             known.expect("made of the same configuration, before")
         }

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 #[path = "config_cli/hints.rs"]
 mod hints;
+#[path = "config_cli/migrate.rs"]
+mod migrate;
 #[path = "config_cli/new.rs"]
 mod new;
 #[path = "config_cli/readiness.rs"]

@@ -2,35 +2,39 @@
 
 use std::io;
 
-use super::{Fields, Message};
-use crate::{BinaryInJson, Data, Delta};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
-/// Appends a message; where that fails, nothing is appended.
-pub(crate) fn message(out: &mut Vec<u8>, message: &impl Message) -> Result<(), BinaryInJson> {
-    let before = out.len();
-    let mut result = Ok(());
-    object(out, &mut result, message);
-    if result.is_err() {
-        out.truncate(before);
-    }
-    result
+use super::{Fields, Message};
+use crate::{Data, Delta};
+
+/// Appends a message as an object.
+pub(crate) fn message<M: Message>(out: &mut Vec<u8>, message: &M) {
+    out.push(b'{');
+    message.write(&mut Object {
+        out,
+        is_first: true,
+        keeps_zeros: M::KEEPS_ZEROS,
+    });
+    out.push(b'}');
 }
 
-/// Appends an entry of an object; where that fails, the entry is not whole.
-pub(super) fn entry(
-    out: &mut Vec<u8>,
-    key: &str,
-    value: &impl Message,
-) -> Result<(), BinaryInJson> {
+/// Appends an entry of an object.
+pub(super) fn entry(out: &mut Vec<u8>, key: &str, value: &impl Message) {
     string(&mut *out, key);
     out.push(b':');
     message(out, value)
 }
 
-/// Appends data; where that fails, nothing is appended.
-pub(crate) fn data(out: &mut Vec<u8>, data: Data<'_>, delta: Delta) -> Result<(), BinaryInJson> {
+/// Appends data; binary data as base64 in a string.
+pub(crate) fn data(out: &mut Vec<u8>, data: Data<'_>, delta: Delta) {
     match (data, delta) {
-        (Data::Binary(_), _) => return Err(BinaryInJson),
+        (Data::Binary(bytes), Delta::Off | Delta::Patch) => base64(out, b"\"", bytes),
+        (Data::Binary(bytes), Delta::Whole) => {
+            out.push(b'"');
+            base64(out, b"\\\"", bytes);
+            out.push(b'"');
+        }
         (Data::Json(text), Delta::Off) => value(out, text),
         (Data::Text(text), Delta::Off) | (Data::Json(text) | Data::Text(text), Delta::Patch) => {
             string(out, text);
@@ -43,7 +47,18 @@ pub(crate) fn data(out: &mut Vec<u8>, data: Data<'_>, delta: Delta) -> Result<()
             out.push(b'"');
         }
     }
-    Ok(())
+}
+
+/// Appends bytes as base64 between quotes.
+fn base64(out: &mut Vec<u8>, quote: &[u8], bytes: &[u8]) {
+    out.extend_from_slice(quote);
+    let start = out.len();
+    let length = base64::encoded_len(bytes.len(), true).expect("the bytes are in memory");
+    out.resize(start + length, 0);
+    STANDARD
+        .encode_slice(bytes, &mut out[start..])
+        .expect("the room was made for it");
+    out.extend_from_slice(quote);
 }
 
 /// A value as it stands, but for line breaks: they separate messages here, and those between a value's tokens mean
@@ -82,21 +97,9 @@ impl io::Write for Quoted<'_> {
     }
 }
 
-fn object<M: Message>(out: &mut Vec<u8>, result: &mut Result<(), BinaryInJson>, message: &M) {
-    out.push(b'{');
-    message.write(&mut Object {
-        out,
-        result,
-        is_first: true,
-        keeps_zeros: M::KEEPS_ZEROS,
-    });
-    out.push(b'}');
-}
-
 /// An object whose end is missing.
 struct Object<'o> {
     out: &'o mut Vec<u8>,
-    result: &'o mut Result<(), BinaryInJson>,
     is_first: bool,
     keeps_zeros: bool,
 }
@@ -129,7 +132,7 @@ impl Object<'_> {
         &mut self,
         name: &'static str,
         entries: &[(&str, V)],
-        mut write: impl FnMut(&mut Vec<u8>, &mut Result<(), BinaryInJson>, &V),
+        mut write: impl FnMut(&mut Vec<u8>, &V),
     ) {
         if entries.is_empty() && !self.keeps_zeros {
             return;
@@ -138,13 +141,12 @@ impl Object<'_> {
         self.out.push(b'{');
         let mut inner = Object {
             out: self.out,
-            result: self.result,
             is_first: true,
             keeps_zeros: false,
         };
         for (key, value) in entries {
             inner.key(key);
-            write(inner.out, inner.result, value);
+            write(inner.out, value);
         }
         self.out.push(b'}');
     }
@@ -189,14 +191,12 @@ impl Fields for Object<'_> {
             return;
         }
         self.name(name);
-        if let Err(error) = data(self.out, value, delta) {
-            *self.result = Err(error);
-        }
+        data(self.out, value, delta);
     }
 
     fn message(&mut self, _number: u32, name: &'static str, value: &impl Message) {
         self.name(name);
-        object(self.out, self.result, value);
+        message(self.out, value);
     }
 
     fn messages(&mut self, _number: u32, name: &'static str, values: &[impl Message]) {
@@ -209,18 +209,16 @@ impl Fields for Object<'_> {
             if place > 0 {
                 self.out.push(b',');
             }
-            object(self.out, self.result, value);
+            message(self.out, value);
         }
         self.out.push(b']');
     }
 
     fn texts(&mut self, _number: u32, name: &'static str, entries: &[(&str, &str)]) {
-        self.entries(name, entries, |out, _, value| string(out, value));
+        self.entries(name, entries, |out, value| string(out, value));
     }
 
     fn map(&mut self, _number: u32, name: &'static str, entries: &[(&str, impl Message)]) {
-        self.entries(name, entries, |out, result, value| {
-            object(out, result, value)
-        });
+        self.entries(name, entries, |out, value| message(out, value));
     }
 }

@@ -1,7 +1,7 @@
 //! Answers that may be long, written part by part: the same bytes as [`Encoding::write_reply`] makes of them at once.
 
 use super::{Fields, json, protobuf};
-use crate::{BinaryInJson, ClientInfo, Encoding, Outcome, Publication, Reply};
+use crate::{ClientInfo, Encoding, Outcome, Publication, Reply};
 
 /// One of many in a long answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,14 +63,7 @@ impl Parts {
     }
 
     /// Appends the next element.
-    ///
-    /// # Errors
-    /// Binary data for a client that speaks JSON; the answer can't be finished then.
-    pub fn element(
-        &mut self,
-        out: &mut Vec<u8>,
-        element: &Element<'_>,
-    ) -> Result<(), BinaryInJson> {
+    pub fn element(&mut self, out: &mut Vec<u8>, element: &Element<'_>) {
         let is_first = std::mem::take(&mut self.is_first);
         match self.encoding {
             Encoding::Json => {
@@ -84,7 +77,6 @@ impl Parts {
             }
             Encoding::Protobuf => {
                 protobuf::write(out, |fields| element.write(fields));
-                Ok(())
             }
         }
     }
@@ -109,8 +101,7 @@ impl Encoding {
 /// Appends a reply up to where its elements go, which is the first place with these two bytes; returns the rest.
 fn split(out: &mut Vec<u8>, reply: &Reply<'_>, none: &[u8; 2]) -> Vec<u8> {
     let start = out.len();
-    // Without elements there is nothing that JSON could not carry.
-    let _ = json::message(out, reply);
+    json::message(out, reply);
     let at = out[start..].windows(2).position(|two| two == none);
     out.split_off(start + at.expect("both have their elements written where there are none") + 1)
 }

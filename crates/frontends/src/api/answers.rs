@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use serde_json::value::RawValue;
+
 use crate::backend::Exchange;
 
 /// The rest of a body.
@@ -11,6 +13,8 @@ pub(crate) struct Answers {
     exchanges: VecDeque<(Exchange, &'static str)>,
     /// How much of the list in the first of them is written; `None`: nothing of that exchange.
     next: Option<usize>,
+    /// What stands between two of them.
+    separator: u8,
     end: &'static [u8],
 }
 
@@ -21,6 +25,7 @@ impl Answers {
             begin: body,
             exchanges: VecDeque::new(),
             next: None,
+            separator: b',',
             end: b"",
         }
     }
@@ -37,11 +42,41 @@ impl Answers {
     /// The answers to a batch, as clients of the original know them: without `result`.
     pub(super) fn batch(exchanges: VecDeque<(Exchange, &'static str)>) -> Self {
         Self {
-            begin: b"{\"replies\":[".to_vec(),
             exchanges,
-            next: None,
             end: b"]}",
+            ..Self::whole(b"{\"replies\":[".to_vec())
         }
+    }
+
+    /// The answers to commands of the old form, a line each.
+    pub(super) fn lines(exchanges: VecDeque<Exchange>) -> Self {
+        Self {
+            exchanges: exchanges.into_iter().map(|one| (one, "result")).collect(),
+            separator: b'\n',
+            ..Self::whole(Vec::new())
+        }
+    }
+
+    /// Takes the error if this is nothing else: its code, and it as a JSON object.
+    pub(super) fn error(&self) -> Option<(u32, String)> {
+        #[derive(serde::Deserialize)]
+        struct Error<'a> {
+            #[serde(borrow)]
+            error: Option<&'a RawValue>,
+        }
+        #[derive(serde::Deserialize)]
+        struct Code {
+            code: u32,
+        }
+        let mut body = self.begin.clone();
+        match self.exchanges.front() {
+            Some((exchange, _)) if exchange.is_list() => return None,
+            Some((exchange, key)) => exchange.write(&mut body, key),
+            None => {}
+        }
+        let error = serde_json::from_slice::<Error<'_>>(&body).ok()?.error?;
+        let Code { code } = serde_json::from_str(error.get()).ok()?;
+        Some((code, error.get().to_owned()))
     }
 
     /// Appends the next part, until `out` has about so many bytes. Returns whether it was the last.
@@ -54,7 +89,7 @@ impl Answers {
             self.next = None;
             self.exchanges.pop_front();
             if !self.exchanges.is_empty() {
-                out.push(b',');
+                out.push(self.separator);
             }
         }
         out.extend_from_slice(self.end);

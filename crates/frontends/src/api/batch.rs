@@ -1,17 +1,17 @@
-//! Several methods in one call, carried out one after the other, and their answers in one.
+//! Several methods in one call, carried out one after the other, and their answers in one: a batch, or commands of
+//! Centrifugo's old form.
 //!
 //! Publications that follow each other are not waited for, since their order is kept anyway. Any other command begins when
 //! those before it are answered, and those behind it wait for its answer.
 
 use std::collections::VecDeque;
 
-use serde_json::value::RawValue;
 use veche_hub::ConnectionId;
 
 use super::answers::Answers;
 use super::method::Method;
 use crate::backend::{Backend, Progress};
-use crate::command::{self, BadCommand};
+use crate::command::{self, BadCommand, Numbered};
 use crate::shared::Shared;
 use crate::step::Block;
 
@@ -20,20 +20,27 @@ const LARGE_MAX: usize = 32;
 
 /// See the module's text.
 pub(super) struct Batch {
-    waiting: VecDeque<(Method, Box<RawValue>)>,
+    waiting: VecDeque<(Method, Numbered)>,
     /// Of those whose answers are not written, in order.
     methods: VecDeque<Method>,
     /// The last one that was begun holds back those behind it.
     is_barrier: bool,
+    /// They are of the old form.
+    are_lines: bool,
 }
 
 impl Batch {
-    pub(super) fn parse(body: &[u8]) -> Result<Self, BadCommand> {
-        let commands = command::parse_batch(body)?;
-        let named = |(name, body): (String, Box<RawValue>)| match Method::of(&name) {
+    /// Reads the body of a batch, or of [`Method::Lines`].
+    pub(super) fn parse(body: &[u8], are_lines: bool) -> Result<Self, BadCommand> {
+        let commands = match are_lines {
+            true => command::parse_lines(body),
+            false => command::parse_batch(body),
+        };
+        let commands = commands?;
+        let named = |command: Numbered| match Method::of(&command.method) {
             // Answered as what is not known.
-            Method::Batch => (Method::Unknown(None), body),
-            method => (method, body),
+            Method::Batch | Method::Lines => (Method::Unknown(None), command),
+            method => (method, command),
         };
         let waiting: VecDeque<_> = commands.into_iter().map(named).collect();
         let count = |is_one: fn(Method) -> bool| {
@@ -42,14 +49,14 @@ impl Batch {
         };
         // Each takes a look at all channels there are.
         if count(|method| method == Method::Channels) > 1 {
-            return Err(BadCommand("a batch asks for channels once".to_owned()));
+            return Err(BadCommand::new("a batch asks for channels once"));
         }
         let is_large = |method| {
             use Method::{Connections, History, Presence};
             matches!(method, History | Presence | Connections)
         };
         if count(is_large) > LARGE_MAX {
-            return Err(BadCommand(format!(
+            return Err(BadCommand::new(format!(
                 "a batch asks for history, presence and connections at most {LARGE_MAX} times"
             )));
         }
@@ -57,6 +64,7 @@ impl Batch {
             waiting,
             methods: VecDeque::new(),
             is_barrier: false,
+            are_lines,
         })
     }
 
@@ -67,18 +75,22 @@ impl Batch {
         id: ConnectionId,
         shared: &mut Shared,
     ) -> Option<Block> {
-        while let Some((method, body)) = self.waiting.pop_front() {
+        while let Some((method, command)) = self.waiting.pop_front() {
             if (self.is_barrier || !method.publishes()) && !backend.is_answered() {
-                self.waiting.push_front((method, body));
+                self.waiting.push_front((method, command));
                 return Some(Block::Answer);
             }
             self.is_barrier = !method.publishes();
             self.methods.push_back(method);
-            let result = method.carry_out(body.get().as_bytes(), backend, id, shared);
+            let body = command.body.get().as_bytes();
+            let result = method.carry_out(body, backend, id, shared);
             let progress = result.unwrap_or_else(|why| {
                 backend.refuse(None, why, "", id, shared);
                 Progress::Done
             });
+            if let Some(id) = &command.id {
+                backend.name_last(id);
+            }
             if progress == Progress::Unfinished {
                 return Some(Block::Credit);
             }
@@ -91,6 +103,9 @@ impl Batch {
         let exchanges = backend.take_answers()?;
         let names = self.methods.drain(..).map(Method::name);
         debug_assert_eq!(exchanges.len(), names.len(), "each command is answered");
+        if self.are_lines {
+            return Some(Answers::lines(exchanges));
+        }
         Some(Answers::batch(exchanges.into_iter().zip(names).collect()))
     }
 }

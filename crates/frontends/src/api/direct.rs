@@ -32,13 +32,14 @@ impl DirectCall {
     /// A call of the method with that name. A batch is answered as an unknown method: its commands are calls of their own.
     pub fn new(method: &str) -> Self {
         let method = match Method::of(method) {
-            Method::Batch => Method::Unknown(None),
+            Method::Batch | Method::Lines => Method::Unknown(None),
             method => method,
         };
         Self(Call {
             method,
             backend: Backend::of(Publisher::APPLICATION),
             batch: None,
+            has_status: false,
         })
     }
 

@@ -31,6 +31,8 @@ pub(super) enum Method {
     Connections,
     Info,
     Batch,
+    /// Commands of Centrifugo's old form, each with the name of its method: what `/api` itself takes.
+    Lines,
     /// Of the admin page alone.
     Look(Look),
     /// None of these; with the name that was probably meant.
@@ -62,6 +64,9 @@ const NAMES: [(&str, Method); 20] = [
 
 impl Method {
     pub(super) fn of(name: &str) -> Self {
+        if name.is_empty() {
+            return Self::Lines;
+        }
         let found = NAMES.iter().find(|(known, _)| *known == name);
         let meant = || nearest(name, NAMES.map(|(known, _)| known));
         found.map_or_else(|| Self::Unknown(meant()), |(_, method)| *method)
@@ -86,7 +91,7 @@ impl Method {
         matches!(self, Self::Push | Self::Publish | Self::Broadcast)
     }
 
-    /// Has a back end carry it out. Not for [`Batch`](Self::Batch).
+    /// Has a back end carry it out. Not for several commands in one.
     pub(super) fn carry_out(
         self,
         body: &[u8],
@@ -94,10 +99,30 @@ impl Method {
         id: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
+        if !shared.site.accepts_unknown_fields {
+            return self.instruct(body, backend, id, shared);
+        }
+        // Nothing is done before all of it is understood.
+        let attempt = |body: &[u8]| self.instruct(body, backend, id, shared);
+        let unknown_field = |error: &Unwilling| match error {
+            Unwilling::Bad(mistake) => mistake.unknown_field(),
+            Unwilling::Busy(_) => None,
+        };
+        command::despite_unknown_fields(body, attempt, unknown_field)
+    }
+
+    fn instruct(
+        self,
+        body: &[u8],
+        backend: &mut Backend,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let namespaces = &shared.site.namespaces;
         let instructing = match self {
             Self::Disconnect => command::parse_disconnect(body),
-            Self::Subscribe => command::parse_subscribe(body),
-            Self::Unsubscribe => command::parse_unsubscribe(body),
+            Self::Subscribe => command::parse_subscribe(body, namespaces),
+            Self::Unsubscribe => command::parse_unsubscribe(body, namespaces),
             Self::Refresh => command::parse_refresh(body),
             _ => return self.block(body, backend, id, shared),
         };
@@ -155,7 +180,7 @@ impl Method {
                 let shown = shared.process.look(look.narrowed(body)?);
                 return Ok(backend.tell(shown));
             }
-            Self::Batch | Self::Unknown(None) => {
+            Self::Batch | Self::Lines | Self::Unknown(None) => {
                 backend.refuse_with(METHOD_NOT_FOUND, "method not found");
                 return Ok(Progress::Done);
             }
@@ -198,6 +223,6 @@ impl Method {
             (Self::Publish, _) => "\"channel\"",
             _ => "\"channels\"",
         };
-        Err(BadCommand(format!("this call takes {wanted}")))
+        Err(BadCommand::new(format!("this call takes {wanted}")))
     }
 }

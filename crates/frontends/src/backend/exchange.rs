@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 use veche_hub::{Answer, Connections, HistoryError, Listing, PresenceError, Published, UserStatus};
+use veche_proto::http::Status;
 
 use super::list::List;
+use crate::publishing::TOO_MANY_REQUESTS;
 
 /// Error code for what is a fault of ours.
 pub(super) const INTERNAL: u32 = 100;
@@ -13,6 +15,8 @@ pub(super) const INTERNAL: u32 = 100;
 pub(super) const LIMIT_EXCEEDED: u32 = 106;
 /// Error code for a request that can't be understood or carried out as written.
 pub const BAD_REQUEST: u32 = 107;
+/// Error code for a channel whose namespace does not exist.
+pub const UNKNOWN_CHANNEL: u32 = 102;
 /// Error code for a caller without a key.
 pub const UNAUTHORIZED: u32 = 101;
 /// Error code for what the caller may not do.
@@ -23,6 +27,19 @@ pub const METHOD_NOT_FOUND: u32 = 104;
 const NOT_AVAILABLE: u32 = 108;
 /// Error code for a position that is none of the channel's.
 const UNRECOVERABLE: u32 = 112;
+
+/// Returns the status of an answer by HTTP that is nothing but an error with this code.
+pub(crate) fn status_of(code: u32) -> Status {
+    match code {
+        UNAUTHORIZED => Status::UNAUTHORIZED,
+        PERMISSION_DENIED => Status::FORBIDDEN,
+        UNKNOWN_CHANNEL | METHOD_NOT_FOUND => Status::NOT_FOUND,
+        BAD_REQUEST | NOT_AVAILABLE => Status::BAD_REQUEST,
+        TOO_MANY_REQUESTS => Status::TOO_MANY_REQUESTS,
+        UNRECOVERABLE => Status::RANGE_NOT_SATISFIABLE,
+        _ => Status::INTERNAL_SERVER_ERROR,
+    }
+}
 
 /// In [`Exchange::open`] until the user's home has said how many answers to an instruction come: those that come before are
 /// taken from it, and it never reaches 0.
@@ -68,7 +85,7 @@ pub(super) enum Content {
 
 impl Exchange {
     /// Writes the answer as one JSON object.
-    pub(super) fn write(&self, out: &mut Vec<u8>, key: &str) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, key: &str) {
         self.write_part(out, key, &mut None, usize::MAX);
     }
 
@@ -117,6 +134,11 @@ impl Exchange {
         }
         out.extend_from_slice(text.as_bytes());
         is_whole
+    }
+
+    /// Whether the answer has a list, which may be long.
+    pub(crate) fn is_list(&self) -> bool {
+        self.list().is_some()
     }
 
     /// What may be long in it.

@@ -7,10 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use veche_centrifuge::{
-    BinaryInJson, DisconnectCode, Element, Encoding, HistoryResult, Outcome, Parts, PresenceResult,
-    Reply,
-};
+use veche_centrifuge::{Element, Encoding, HistoryResult, Outcome, Parts, PresenceResult, Reply};
 use veche_hub::{Answer, ClientInfo, Page, Payload};
 
 use super::frame::kind;
@@ -102,12 +99,12 @@ impl Content {
         &self,
         places: Range<usize>,
         encoding: Encoding,
-        mut look: impl FnMut(&Element<'_>) -> Result<bool, BinaryInJson>,
-    ) -> Result<(), BinaryInJson> {
+        mut look: impl FnMut(&Element<'_>) -> bool,
+    ) {
         match self {
             Self::Presence(clients) => {
                 for one in &clients[places] {
-                    if !look(&Element::Client(&one.client, writing::client(one)))? {
+                    if !look(&Element::Client(&one.client, writing::client(one))) {
                         break;
                     }
                 }
@@ -122,13 +119,12 @@ impl Content {
                         None => one.payload.borrow(),
                     };
                     let told = writing::publication(payload, one.position, info, &tags);
-                    if !look(&Element::Publication(told))? {
+                    if !look(&Element::Publication(told)) {
                         break;
                     }
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -154,11 +150,8 @@ impl Answering {
                 return Flow::Wait(Block::Output);
             }
             let mut slice = cx.shared.ports.outboxes.spare();
-            let written = self.write(encoding, &mut slice, cx);
+            self.write(encoding, &mut slice, cx);
             cx.shared.ports.outboxes.recycle(slice);
-            if written.is_err() {
-                return DisconnectCode::InappropriateProtocol.into();
-            }
             let codecs = cx.shared.take_codec_work();
             cx.shared.work.charge(codecs);
         }
@@ -166,30 +159,25 @@ impl Answering {
     }
 
     /// Writes the next slice.
-    fn write(
-        &mut self,
-        encoding: Encoding,
-        slice: &mut Vec<u8>,
-        cx: &mut Context<'_>,
-    ) -> Result<(), BinaryInJson> {
+    fn write(&mut self, encoding: Encoding, slice: &mut Vec<u8>, cx: &mut Context<'_>) {
         let outboxes = &mut cx.shared.ports.outboxes;
         let len = self.content.len();
         if self.begun.is_none() {
-            let parts = self.begin(encoding, slice)?;
+            let parts = self.begin(encoding, slice);
             self.begun = Some((parts, outboxes.begin_parts(cx.id, kind(encoding))));
             cx.shared
                 .work
                 .charge(work::ANSWER_BYTE * (len * ELEMENT_BYTES) as u64);
         }
         let Some((parts, message)) = &mut self.begun else {
-            return Ok(());
+            return;
         };
         let next = &mut self.next;
         self.content.show(*next..len, encoding, |element| {
-            parts.element(slice, element)?;
+            parts.element(slice, element);
             *next += 1;
-            Ok(slice.len() < SLICE_BYTES)
-        })?;
+            slice.len() < SLICE_BYTES
+        });
         let is_last = *next == len;
         if is_last {
             parts.end(slice);
@@ -199,23 +187,22 @@ impl Answering {
         cx.shared
             .work
             .charge(work::ANSWER_BYTE * slice.len() as u64);
-        Ok(())
     }
 
-    fn begin(&self, encoding: Encoding, slice: &mut Vec<u8>) -> Result<Parts, BinaryInJson> {
+    fn begin(&self, encoding: Encoding, slice: &mut Vec<u8>) -> Parts {
         let mut bytes = 0;
         if encoding == Encoding::Protobuf {
             self.content
                 .show(0..self.content.len(), encoding, |element| {
                     bytes += encoding.element_bytes(element);
-                    Ok(true)
-                })?;
+                    true
+                });
         }
         let epoch = self.content.epoch();
         let reply = Reply {
             id: self.id,
             outcome: self.content.outcome(&epoch),
         };
-        Ok(Parts::begin(encoding, slice, &reply, bytes))
+        Parts::begin(encoding, slice, &reply, bytes)
     }
 }

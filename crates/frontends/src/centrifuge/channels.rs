@@ -2,7 +2,9 @@
 //! its name ([`Audience`]).
 
 use veche_centrifuge::ErrorCode;
-use veche_hub::{Audience, ChannelName, Entry, Namespaces, Publishing, Reading, Subscribing};
+use veche_hub::{
+    Audience, ChannelName, Entry, NameError, Namespaces, Publishing, Reading, Subscribing,
+};
 
 /// What may be done only with a token for the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +18,18 @@ pub(super) enum Leave {
 }
 
 /// A name that a client has given.
-pub(super) fn named(channel: &str) -> Result<ChannelName<'_>, ErrorCode> {
-    ChannelName::new(channel).map_err(|_| ErrorCode::UnknownChannel)
+pub(super) fn named<'c>(
+    channel: &'c str,
+    namespaces: &Namespaces,
+) -> Result<ChannelName<'c>, ErrorCode> {
+    let name = ChannelName::new(channel).map_err(|error| match error {
+        NameError::Long => ErrorCode::BadRequest,
+        NameError::Empty | NameError::Control => ErrorCode::UnknownChannel,
+    })?;
+    match namespaces.knows(channel) {
+        true => Ok(name),
+        false => Err(ErrorCode::UnknownChannel),
+    }
 }
 
 /// Whether a user may subscribe by himself, and what that takes.

@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 use veche_hub::{Namespace, Namespaces, Payload, PayloadKind};
 use veche_jwt::Refusal;
 
+use super::manner::{Manner, Override};
+
 type Claims = Map<String, Value>;
 
 /// What a connection's token says beside whose it is and how long that holds.
@@ -46,15 +48,6 @@ pub(super) struct Subscription {
     /// What the client is told.
     pub(super) data: Option<Payload>,
     pub(super) manner: Manner,
-}
-
-/// How one subscription differs from others of its namespace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Manner {
-    /// Neither presence nor joins and leaves show it.
-    pub(super) is_hidden: bool,
-    /// The client is told who comes and goes, whether it has asked or not.
-    pub(super) is_told: bool,
 }
 
 impl Connection {
@@ -211,32 +204,14 @@ fn manner(wanted: &Claims, options: &Namespace) -> Result<Manner, Refusal> {
         return Err(Refusal::Claim("override has a member that is not known"));
     }
     let [presence, joins, told, positioned, recovers] = KNOWN.map(|name| flag(wanted, name));
-    let remembers = options.history.is_some();
-    if positioned?.is_some_and(|is_wanted| is_wanted != remembers) {
-        return Err(Refusal::Claim(
-            "override.force_positioning: it is so where the namespace has a history_size, and nowhere else",
-        ));
-    }
-    if recovers?.is_some_and(|is_wanted| is_wanted != remembers) {
-        return Err(Refusal::Claim(
-            "override.force_recovery: it is so where the namespace has a history_size, and nowhere else",
-        ));
-    }
-    let usual = (options.presence, options.join_leave);
-    let shown = (presence?.unwrap_or(usual.0), joins?.unwrap_or(usual.1));
-    if shown != usual && shown != (false, false) {
-        return Err(Refusal::Claim(match shown {
-            (true, _) if !usual.0 => "override.presence: the namespace keeps none",
-            (_, true) if !usual.1 => "override.join_leave: the namespace tells of nobody",
-            _ => {
-                "override: presence and join_leave of a subscription can be switched off together only"
-            }
-        }));
-    }
-    Ok(Manner {
-        is_hidden: shown != usual,
-        is_told: told?.unwrap_or(false),
-    })
+    let wanted = Override {
+        presence: presence?,
+        join_leave: joins?,
+        force_push_join_leave: told?,
+        force_positioning: positioned?,
+        force_recovery: recovers?,
+    };
+    wanted.manner(options).map_err(Refusal::Claim)
 }
 
 /// `{"value": true}`; without a value it is false.
@@ -332,7 +307,7 @@ mod tests {
         );
         let hidden = Manner {
             is_hidden: true,
-            is_told: true,
+            is_told: Some(true),
         };
         assert_eq!(granted[2].manner, hidden);
         assert!(connection(json!({"info": null, "subs": null, "caps": null})).is_ok());
@@ -388,53 +363,53 @@ mod tests {
         for (wanted, here, elsewhere) in [
             (
                 json!({}),
-                Some(manner(false, false)),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
+                Some(manner(false, None)),
             ),
-            (json!({"presence": yes}), Some(manner(false, false)), None),
-            (json!({"presence": no}), None, Some(manner(false, false))),
-            (json!({"join_leave": yes}), Some(manner(false, false)), None),
-            (json!({"join_leave": no}), None, Some(manner(false, false))),
+            (json!({"presence": yes}), Some(manner(false, None)), None),
+            (json!({"presence": no}), None, Some(manner(false, None))),
+            (json!({"join_leave": yes}), Some(manner(false, None)), None),
+            (json!({"join_leave": no}), None, Some(manner(false, None))),
             (
                 json!({"presence": no, "join_leave": no}),
-                Some(manner(true, false)),
-                Some(manner(false, false)),
+                Some(manner(true, None)),
+                Some(manner(false, None)),
             ),
             (json!({"presence": yes, "join_leave": no}), None, None),
             (
                 json!({"force_push_join_leave": yes}),
-                Some(manner(false, true)),
-                Some(manner(false, true)),
+                Some(manner(false, Some(true))),
+                Some(manner(false, Some(true))),
             ),
             (
                 json!({"force_push_join_leave": no}),
-                Some(manner(false, false)),
-                Some(manner(false, false)),
+                Some(manner(false, Some(false))),
+                Some(manner(false, Some(false))),
             ),
             (
                 json!({"force_recovery": yes}),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
                 None,
             ),
             (
                 json!({"force_recovery": no}),
                 None,
-                Some(manner(false, false)),
+                Some(manner(false, None)),
             ),
             (
                 json!({"force_positioning": yes}),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
                 None,
             ),
             (
                 json!({"force_positioning": no}),
                 None,
-                Some(manner(false, false)),
+                Some(manner(false, None)),
             ),
             (
                 json!({"force_recovery": null}),
-                Some(manner(false, false)),
-                Some(manner(false, false)),
+                Some(manner(false, None)),
+                Some(manner(false, None)),
             ),
         ] {
             assert_eq!(of(&seen, wanted.clone()).ok(), here, "{wanted}");

@@ -40,7 +40,10 @@ impl Centrifuge {
                 self.inquire(id, &request.channel, Question::PresenceStats, frame, cx)
             }
             Request::History(request) => self.history(id, request, frame, cx),
-            Request::Ping => done(frame.reply(id, Outcome::Ping)),
+            Request::Ping => {
+                frame.reply(id, Outcome::Ping);
+                Done::Yes
+            }
             Request::Send(request) => self.send(id, request, frame, cx),
             Request::Rpc(request) => self.rpc(id, request, frame, cx),
             Request::Refresh(request) => self.refresh(id, request, frame, cx),
@@ -57,7 +60,7 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Done {
-        let channel = match named(&request.channel) {
+        let channel = match named(&request.channel, &cx.shared.site.namespaces) {
             Ok(channel) => channel,
             Err(code) => return refuse(id, code, frame),
         };
@@ -141,7 +144,8 @@ impl Centrifuge {
             Ok(Some(grant)) => {
                 let data = grant.data.as_ref();
                 let data = data.map(|data| writing::data(data.borrow()));
-                done(frame.reply(id, Outcome::Rpc(RpcResult { data })))
+                frame.reply(id, Outcome::Rpc(RpcResult { data }));
+                Done::Yes
             }
             // Nobody listens.
             Ok(None) => refuse(id, ErrorCode::NotAvailable, frame),
@@ -169,21 +173,24 @@ impl Centrifuge {
         }
     }
 
-    /// Checks that the client may ask a question about a channel.
+    /// Checks that the client may ask a question about a channel. What the channel does not keep is not available to any
+    /// client.
     fn may_ask_about<'c>(
         &self,
         channel: &'c str,
         question: &Question,
         namespaces: &Namespaces,
     ) -> Result<hub::ChannelName<'c>, ErrorCode> {
-        let channel = named(channel)?;
-        let access = namespaces.of(channel.as_str()).access;
-        let reading = match question {
-            Question::Presence | Question::PresenceStats => access.presence,
-            _ => access.history,
+        let channel = named(channel, namespaces)?;
+        let options = namespaces.of(channel.as_str());
+        let (is_kept, reading) = match question {
+            Question::History(_) => (options.history.is_some(), options.access.history),
+            Question::Presence | Question::PresenceStats => (options.presence, options.access.presence),
+            _ => (true, Reading::Subscriber),
         };
         let is_subscribed = self.subscriptions.has(channel.as_str());
         match may_read(channel, &self.info.user, is_subscribed, namespaces, reading) {
+            _ if !is_kept => Err(ErrorCode::NotAvailable),
             true => Ok(channel),
             false => Err(ErrorCode::PermissionDenied),
         }
@@ -237,7 +244,8 @@ impl Centrifuge {
 
 /// A publication was taken.
 pub(super) fn published(id: u32, frame: &mut Frame) -> Done {
-    done(frame.reply(id, Outcome::Publish))
+    frame.reply(id, Outcome::Publish);
+    Done::Yes
 }
 
 /// A channel's home has answered a question.
@@ -263,7 +271,10 @@ fn write_answer(id: u32, answer: &Answer, frame: &mut Frame, is_short_of_memory:
         Answer::History(Ok(_)) | Answer::Presence(Ok(_)) if is_short_of_memory => {
             refuse(id, ErrorCode::Internal, frame)
         }
-        Answer::History(Ok(page)) => done(writing::history(frame, id, page)),
+        Answer::History(Ok(page)) => {
+            writing::history(frame, id, page);
+            Done::Yes
+        }
         Answer::History(Err(HistoryError::Off)) => refuse(id, ErrorCode::NotAvailable, frame),
         Answer::History(Err(HistoryError::Unrecoverable)) => {
             refuse(id, ErrorCode::UnrecoverablePosition, frame)
@@ -274,16 +285,21 @@ fn write_answer(id: u32, answer: &Answer, frame: &mut Frame, is_short_of_memory:
                 message: &error.to_string(),
                 is_temporary: false,
             };
-            done(frame.reply(id, Outcome::Error(error)))
+            frame.reply(id, Outcome::Error(error));
+            Done::Yes
         }
         Answer::History(Err(HistoryError::Busy)) => refuse(id, ErrorCode::Internal, frame),
-        Answer::Presence(Ok(clients)) => done(writing::presence(frame, id, clients)),
+        Answer::Presence(Ok(clients)) => {
+            writing::presence(frame, id, clients);
+            Done::Yes
+        }
         Answer::PresenceStats(Ok(stats)) => {
             let result = PresenceStatsResult {
                 num_clients: stats.clients,
                 num_users: stats.users,
             };
-            done(frame.reply(id, Outcome::PresenceStats(result)))
+            frame.reply(id, Outcome::PresenceStats(result));
+            Done::Yes
         }
         Answer::Presence(Err(error)) | Answer::PresenceStats(Err(error)) => {
             let code = match error {
@@ -300,11 +316,4 @@ fn write_answer(id: u32, answer: &Answer, frame: &mut Frame, is_short_of_memory:
 pub(super) fn refuse(id: u32, code: ErrorCode, frame: &mut Frame) -> Done {
     frame.error(id, code);
     Done::Yes
-}
-
-pub(super) fn done(written: Result<(), veche_centrifuge::BinaryInJson>) -> Done {
-    match written {
-        Ok(()) => Done::Yes,
-        Err(binary) => binary.into(),
-    }
 }

@@ -11,17 +11,18 @@ use veche_centrifuge::{
 use veche_hub::{ChannelName, ClientInfo, Joined, Payload, SubscribeOptions, Ticket};
 
 use super::claims::{Connection, Granted};
-use super::commands::{done, refuse};
+use super::commands::refuse;
 use super::deciding::Ask;
 use super::frame::Frame;
 use super::instructed::GIVEN;
 use super::renewing::renewer;
-use super::subscribing::{CHANNELS_MAX, join};
+use super::subscribing::join;
 use super::tokens::{Denied, counted};
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Done, State, Waiting, ping_times_ms};
 use crate::close::DISCONNECTED;
 use crate::hooks::{self, Grant, Kind};
+use crate::identity::token::Anonymous;
 use crate::identity::{Identity, Lease, Term, is_valid_user};
 use crate::note::NoteLevel;
 use crate::outbox::Wish;
@@ -116,7 +117,7 @@ impl Centrifuge {
             _ if cx.lease.as_deref().is_some_and(|lease| !lease.is_final) => Admission::default(),
             identity => match self.admitted(id, request, frame, cx) {
                 Ok(Some(admission)) => admission,
-                Ok(None) if matches!(identity, Identity::Token(_)) => {
+                Ok(None) if needs_token(identity) => {
                     return refuse(id, ErrorCode::Unauthorized, frame);
                 }
                 Ok(None) => Admission::default(),
@@ -163,7 +164,7 @@ impl Centrifuge {
                 .subs
                 .iter()
                 .map(|sub| (*sub.channel).into())
-                .take(CHANNELS_MAX)
+                .take(cx.shared.site.limits.channels_per_client)
                 .collect(),
             ..Ask::default()
         };
@@ -181,7 +182,7 @@ impl Centrifuge {
         } = *grant;
         let expires_ms = expires_at_s.map(|at_s| at_s.saturating_mul(1000));
         // A name may stand in both of its lists.
-        if channels.len() > 2 * CHANNELS_MAX {
+        if channels.len() > 2 * cx.shared.site.limits.channels_per_client {
             return Err(Done::Close(DisconnectCode::ChannelLimit));
         }
         if let Some(why) = self.objection(&user, &channels) {
@@ -251,13 +252,15 @@ impl Centrifuge {
         if cx.lease.is_some() && *self.info.user != *lease.user {
             return Err(DisconnectCode::InvalidToken);
         }
+        let user = Some(&*lease.user).filter(|user| !user.is_empty());
         // One of the handshake was let in there.
-        if cx.lease.is_none() {
-            let_in(&lease.user, cx)?;
+        if let Some(user) = user
+            && cx.lease.is_none()
+        {
+            let_in(user, cx)?;
         }
         self.set_user(&lease.user);
-        let journal = &mut cx.shared.ports.outboxes.journal;
-        journal.set_user(cx.id, Some(&lease.user));
+        cx.shared.ports.outboxes.journal.set_user(cx.id, user);
         *cx.lease = Some(Box::new(lease));
         self.is_hurried = true;
         Ok(())
@@ -332,7 +335,7 @@ impl Centrifuge {
             self.add_asked(&mut all, request, cx);
         }
         all.retain(|one| !self.is_unsubscribed(&one.channel, cx));
-        if all.len() > CHANNELS_MAX {
+        if all.len() > cx.shared.site.limits.channels_per_client {
             return Done::Close(DisconnectCode::ChannelLimit);
         }
         let mut connecting = Connecting {
@@ -354,7 +357,9 @@ impl Centrifuge {
             let subs = request.subs.iter();
             let mut subs = subs.filter(|sub| sub.channel == granted.channel);
             let manner = granted.manner;
-            let wants_joins = manner.is_told || subs.clone().any(|sub| sub.join_leave);
+            let options = cx.shared.site.namespaces.of(&granted.channel);
+            let wants_joins =
+                manner.hears_joins(&options) || subs.clone().any(|sub| sub.join_leave);
             let known = subs.find(|sub| sub.recover).map(|sub| {
                 let position = &sub.position;
                 Arc::from([writing::since(&position.epoch, position.offset)])
@@ -507,14 +512,14 @@ impl Centrifuge {
             pong: interval_ms > 0 && !self.is_one_way(),
             time_ms: i64::try_from(now.wall_ms).unwrap_or(0),
         };
-        let mut written = frame.reply(connecting.id, Outcome::Connect(result));
+        frame.reply(connecting.id, Outcome::Connect(result));
         if self.is_one_way() {
-            written = written.and_then(|()| self.tell_missed(&missed, frame, cx));
+            self.tell_missed(&missed, frame, cx);
         }
         (self.pinged_ms, self.is_pinged) = (now.mono_ms, false);
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
         cx.shared.ports.outboxes.begin_pushes(cx.id);
-        done(written)
+        Done::Yes
     }
 
     pub(super) fn refresh(
@@ -568,7 +573,16 @@ impl Centrifuge {
         };
         *cx.lease = Some(Box::new(pass.lease));
         self.is_hurried = true;
-        done(frame.reply(id, Outcome::Refresh(result)))
+        frame.reply(id, Outcome::Refresh(result));
+        Done::Yes
+    }
+}
+
+/// Whether a client has to show a token with its connect command, if nobody else has let it in.
+fn needs_token(identity: &Identity) -> bool {
+    match identity {
+        Identity::Token(tokens) => tokens.anonymous != Anonymous::All,
+        _ => false,
     }
 }
 

@@ -170,8 +170,7 @@ impl Centrifuge {
                     message: &message,
                     is_temporary,
                 };
-                // An error has no data that could be binary.
-                let _ = frame.reply(id, Outcome::Error(error));
+                frame.reply(id, Outcome::Error(error));
                 Err(Done::Yes)
             }
             Ok(Verdict::Disconnect { code, reason }) => {

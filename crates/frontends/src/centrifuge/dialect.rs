@@ -1,6 +1,6 @@
 //! In which form a client is told things: the encoding, and whether it only listens.
 
-use veche_centrifuge::{BinaryInJson, Encoding, Push};
+use veche_centrifuge::{Encoding, Push};
 
 /// What a client reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl From<Encoding> for Dialect {
 
 impl Dialect {
     /// Appends a push.
-    pub(crate) fn write_push(self, out: &mut Vec<u8>, push: &Push<'_>) -> Result<(), BinaryInJson> {
+    pub(crate) fn write_push(self, out: &mut Vec<u8>, push: &Push<'_>) {
         match self.is_one_way {
             true => self.encoding.write_bare_push(out, push),
             false => self.encoding.write_push(out, push),

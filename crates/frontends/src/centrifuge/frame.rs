@@ -1,8 +1,6 @@
 //! Replies and pushes of one go, which leave in one frame.
 
-use veche_centrifuge::{
-    BinaryInJson, DisconnectCode, Encoding, ErrorCode, Outcome, Push, PushBody, Reply,
-};
+use veche_centrifuge::{DisconnectCode, Encoding, ErrorCode, Outcome, Push, PushBody, Reply};
 use veche_hub::ConnectionId;
 use veche_proto::websocket::MessageKind;
 
@@ -42,7 +40,7 @@ impl Frame {
     }
 
     /// To a client that only listens a connection is a push, and an error its [end](Self::end).
-    pub(super) fn reply(&mut self, id: u32, outcome: Outcome<'_>) -> Result<(), BinaryInJson> {
+    pub(super) fn reply(&mut self, id: u32, outcome: Outcome<'_>) {
         if let Outcome::Error(error) = &outcome {
             self.refusal = Some((error.code, error.message.into()));
         }
@@ -58,7 +56,6 @@ impl Frame {
             Outcome::Error(error) => self.end = Some(end_of(error.code, error.is_temporary)),
             _ => debug_assert!(false, "it has asked for nothing else"),
         }
-        Ok(())
     }
 
     /// What becomes of a client that could not be told otherwise.
@@ -72,31 +69,22 @@ impl Frame {
     }
 
     pub(super) fn error(&mut self, id: u32, code: ErrorCode) {
-        // An error has no data that could be binary.
-        let _ = self.reply(id, Outcome::Error(code.into()));
+        self.reply(id, Outcome::Error(code.into()));
     }
 
-    pub(super) fn push(&mut self, push: &Push<'_>) -> Result<(), BinaryInJson> {
-        self.add(|dialect, out| dialect.write_push(out, push))
+    pub(super) fn push(&mut self, push: &Push<'_>) {
+        self.add(|dialect, out| dialect.write_push(out, push));
     }
 
     pub(super) fn ping(&mut self) {
-        // A ping has no data either.
-        let _ = self.add(|dialect, out| {
-            dialect.encoding.write_ping(out);
-            Ok(())
-        });
+        self.add(|dialect, out| dialect.encoding.write_ping(out));
     }
 
-    fn add(
-        &mut self,
-        write: impl FnOnce(Dialect, &mut Vec<u8>) -> Result<(), BinaryInJson>,
-    ) -> Result<(), BinaryInJson> {
-        let before = self.bytes.len();
-        if self.dialect.encoding == Encoding::Json && before > 0 {
+    fn add(&mut self, write: impl FnOnce(Dialect, &mut Vec<u8>)) {
+        if self.dialect.encoding == Encoding::Json && !self.bytes.is_empty() {
             self.bytes.push(b'\n');
         }
-        write(self.dialect, &mut self.bytes).inspect_err(|_| self.bytes.truncate(before))
+        write(self.dialect, &mut self.bytes);
     }
 
     /// Sends what there is, if anything; it is empty again.

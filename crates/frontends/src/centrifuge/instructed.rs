@@ -10,12 +10,14 @@ use veche_hub::{
 
 use super::claims::Granted;
 use super::frame::Frame;
+use super::manner::Manner;
 use super::renewing::renewer;
-use super::subscribing::{CHANNELS_MAX, join};
+use super::subscribing::join;
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Flow, State};
 use crate::hooks::Kind;
 use crate::note::NoteLevel;
+use crate::outbox::Wish;
 
 /// Tickets of what a back end wants have this bit, those of commands don't.
 pub(super) const GIVEN: u32 = 1 << 31;
@@ -35,7 +37,12 @@ pub(super) struct Givens {
 impl Centrifuge {
     /// Whether it means this session.
     pub(crate) fn is_meant(&self, instruction: &Instruction) -> bool {
-        instruction.means(&self.info.client)
+        let has_session = |wanted: &str| {
+            let address = self.address.as_ref();
+            address.is_some_and(|address| address.text() == wanted)
+        };
+        let session = instruction.session.as_deref();
+        instruction.means(&self.info.client) && session.is_none_or(has_session)
     }
 
     /// Carries it out, but for closing and how long the connection may stay.
@@ -56,7 +63,8 @@ impl Centrifuge {
             self.given.later.push(Arc::clone(instruction));
             return Flow::GoOn;
         }
-        self.carry_out(instruction, cx)
+        self.carry_out(instruction, cx);
+        Flow::GoOn
     }
 
     /// Before its connect reply nothing can be told, and what is about a channel for which a command waits would be
@@ -72,22 +80,21 @@ impl Centrifuge {
     }
 
     /// A command has ended: what waited for that is done now.
-    pub(super) fn catch_up(&mut self, cx: &mut Context<'_>) -> Flow {
+    pub(super) fn catch_up(&mut self, cx: &mut Context<'_>) {
         for instruction in std::mem::take(&mut self.given.later) {
-            let flow = self.carry_out(&instruction, cx);
-            if flow != Flow::GoOn {
-                return flow;
-            }
+            self.carry_out(&instruction, cx);
         }
-        Flow::GoOn
     }
 
-    fn carry_out(&mut self, instruction: &Arc<Instruction>, cx: &mut Context<'_>) -> Flow {
+    fn carry_out(&mut self, instruction: &Arc<Instruction>, cx: &mut Context<'_>) {
         match &instruction.deed {
-            Deed::Disconnect { .. } => Flow::GoOn,
+            Deed::Disconnect { .. } => {}
             Deed::Subscribe(wanted) => self.enroll(wanted, instruction, cx),
             Deed::Unsubscribe { channel } => self.dismiss(channel, cx),
-            Deed::Refresh { .. } => {
+            Deed::Refresh { info, .. } => {
+                if let Some(info) = info {
+                    Arc::make_mut(&mut self.info).conn_info = Some(info.clone());
+                }
                 self.is_hurried = true;
                 let is_renewed = renewer(Kind::Refresh, cx.route).is_some();
                 let lease = cx.lease.as_deref();
@@ -97,31 +104,26 @@ impl Centrifuge {
                     expires: ttl_s.is_some(),
                     ttl_s: ttl_s.unwrap_or(0),
                 };
-                self.tell("", PushBody::Refresh(refresh), &[], cx)
+                self.tell("", PushBody::Refresh(refresh), &[], cx);
             }
         }
     }
 
-    fn enroll(
-        &mut self,
-        wanted: &Subscribe,
-        instruction: &Arc<Instruction>,
-        cx: &mut Context<'_>,
-    ) -> Flow {
+    fn enroll(&mut self, wanted: &Subscribe, instruction: &Arc<Instruction>, cx: &mut Context<'_>) {
         let Ok(channel) = ChannelName::new(&wanted.channel) else {
-            return Flow::GoOn;
+            return;
         };
         if self.subscriptions.has(channel.as_str()) {
-            return Flow::GoOn;
+            return;
         }
-        if self.subscriptions.len() >= CHANNELS_MAX {
+        if self.subscriptions.len() >= cx.shared.site.limits.channels_per_client {
             let what = "not subscribed: it has as many channels as it may have";
             cx.shared.note(cx.id, NoteLevel::Info, what);
-            return Flow::GoOn;
+            return;
         }
         let joining = SubscribeOptions {
             since: wanted.since.map(|since| Arc::from([since])),
-            client: Some(self.info_with(wanted.chan_info.as_ref())),
+            client: (!wanted.is_hidden).then(|| self.info_with(wanted.chan_info.as_ref())),
             ..SubscribeOptions::default()
         };
         let ticket = Ticket(GIVEN | self.given.next);
@@ -130,7 +132,7 @@ impl Centrifuge {
             Err(code) => {
                 let what = format!("not subscribed: {}", code.words());
                 cx.shared.note(cx.id, NoteLevel::Info, what);
-                return Flow::GoOn;
+                return;
             }
         };
         let expires_ms = wanted.expires_at_s.map(|at_s| at_s.saturating_mul(1000));
@@ -143,45 +145,42 @@ impl Centrifuge {
             ..Granted::default()
         };
         self.subscriptions.give(&given, is_renewed);
+        let options = cx.shared.site.namespaces.of(channel.as_str());
+        let manner = Manner {
+            is_hidden: wanted.is_hidden,
+            is_told: wanted.is_told,
+        };
+        if manner.hears_joins(&options) {
+            let wish = Wish {
+                joins: true,
+                ..Wish::default()
+            };
+            cx.shared.ports.outboxes.wish(cx.id, channel.as_str(), wish);
+        }
         self.is_hurried |= expires_ms.is_some();
         match joined {
             Some(joined) => self.enrolled(wanted, joined.as_deref(), cx),
             None => {
                 self.given.next = (self.given.next + 1) % GIVEN;
                 self.given.open.push((ticket, Arc::clone(instruction)));
-                Flow::GoOn
             }
         }
     }
 
     /// The home of such a channel has counted the session.
-    pub(super) fn given_answered(
-        &mut self,
-        ticket: Ticket,
-        answer: &Answer,
-        cx: &mut Context<'_>,
-    ) -> Option<Flow> {
+    pub(super) fn given_answered(&mut self, ticket: Ticket, answer: &Answer, cx: &mut Context<'_>) {
         let mut open = self.given.open.iter();
-        let place = open.position(|(open, _)| *open == ticket)?;
-        let (_, instruction) = self.given.open.swap_remove(place);
-        let (Deed::Subscribe(wanted), Answer::Subscribed(joined)) = (&instruction.deed, answer)
-        else {
-            return None;
+        let Some(place) = open.position(|(open, _)| *open == ticket) else {
+            return;
         };
-        // What a command waits for is something else.
-        match self.enrolled(wanted, joined.as_deref(), cx) {
-            Flow::Close(code, reason) => Some(Flow::Close(code, reason)),
-            Flow::GoOn | Flow::Wait(_) => None,
+        let (_, instruction) = self.given.open.swap_remove(place);
+        if let (Deed::Subscribe(wanted), Answer::Subscribed(joined)) = (&instruction.deed, answer) {
+            self.enrolled(wanted, joined.as_deref(), cx);
         }
     }
 
     /// Tells the client where it has joined, and what it has missed.
-    fn enrolled(
-        &mut self,
-        wanted: &Subscribe,
-        joined: Option<&Joined>,
-        cx: &mut Context<'_>,
-    ) -> Flow {
+    fn enrolled(&mut self, wanted: &Subscribe, joined: Option<&Joined>, cx: &mut Context<'_>) {
         let bytes_max = cx.shared.ports.outboxes.outbox_bytes_max();
         let is_back = wanted.since.is_some();
         let welcome = Welcome::new(joined, is_back, self.encoding, (bytes_max, 0));
@@ -201,19 +200,19 @@ impl Centrifuge {
             data: data.map(|data| writing::data(data.borrow())),
         };
         let body = PushBody::Subscribe(subscribe);
-        self.tell(&wanted.channel, body, &publications, cx)
+        self.tell(&wanted.channel, body, &publications, cx);
     }
 
-    fn dismiss(&mut self, channel: &str, cx: &mut Context<'_>) -> Flow {
+    fn dismiss(&mut self, channel: &str, cx: &mut Context<'_>) {
         let is_channel = |instruction: &Instruction| matches!(&instruction.deed, Deed::Subscribe(wanted) if *wanted.channel == *channel);
         self.given.open.retain(|(_, open)| !is_channel(open));
         self.deciding.withdraw(channel);
         if !self.subscriptions.has(channel) {
-            return Flow::GoOn;
+            return;
         }
         self.leave(channel, cx);
         let body = PushBody::Unsubscribe(UnsubscribeCode::Server.into());
-        self.tell(channel, body, &[], cx)
+        self.tell(channel, body, &[], cx);
     }
 
     /// Sends a push, and publications of the same channel behind it.
@@ -223,17 +222,14 @@ impl Centrifuge {
         body: PushBody<'_>,
         publications: &[wire::Publication<'_>],
         cx: &mut Context<'_>,
-    ) -> Flow {
+    ) {
         let outboxes = &mut cx.shared.ports.outboxes;
         let mut frame = Frame::new(self.dialect(), outboxes.spare());
         let publications = publications.iter().copied().map(PushBody::Publication);
-        let mut bodies = std::iter::once(body).chain(publications);
-        let written = bodies.try_for_each(|body| frame.push(&Push { channel, body }));
+        for body in std::iter::once(body).chain(publications) {
+            frame.push(&Push { channel, body });
+        }
         frame.send(cx.id, outboxes);
         outboxes.recycle(frame.into_bytes());
-        match written {
-            Ok(()) => Flow::GoOn,
-            Err(_) => DisconnectCode::InappropriateProtocol.into(),
-        }
     }
 }

@@ -17,7 +17,6 @@ use super::channels::{Leave, may_subscribe};
 use super::claims::Granted;
 use super::dialect::Dialect;
 use super::frame::Frame;
-use super::subscribing::CHANNELS_MAX;
 use super::writing::Welcome;
 use super::{Centrifuge, Context, Done, Flow, State};
 use crate::note::NoteLevel;
@@ -36,8 +35,8 @@ impl Centrifuge {
         self.one_way = Some(OneWay::default());
     }
 
-    /// The client only listens, to a response; it has said this with its request.
-    pub(crate) fn begin_response(&mut self, connect: &[u8], since: Option<Arc<[Since]>>) {
+    /// The client only listens, and has sent its connect request with its HTTP request.
+    pub(crate) fn begin_listening(&mut self, connect: &[u8], since: Option<Arc<[Since]>>) {
         self.one_way = Some(OneWay { since });
         self.message = connect.to_vec();
         // Also of nothing.
@@ -129,7 +128,7 @@ impl Centrifuge {
                     ..Granted::default()
                 });
             }
-            if all.len() > CHANNELS_MAX {
+            if all.len() > cx.shared.site.limits.channels_per_client {
                 // One too many is enough to be refused.
                 return;
             }
@@ -143,7 +142,7 @@ impl Centrifuge {
         channels: &[(&str, &Welcome<'_>, &[Publication<'_>])],
         frame: &mut Frame,
         cx: &mut Context<'_>,
-    ) -> Result<(), veche_centrifuge::BinaryInJson> {
+    ) {
         let outboxes = &mut cx.shared.ports.outboxes;
         for (channel, welcome, _) in channels {
             if let Some(position) = welcome.begin() {
@@ -158,12 +157,11 @@ impl Centrifuge {
             for publication in *publications {
                 let offset = publication.offset;
                 let body = PushBody::Publication(*publication);
-                frame.push(&Push { channel, body })?;
+                frame.push(&Push { channel, body });
                 outboxes.set_mark(cx.id, channel, Position { epoch, offset });
                 frame.send(cx.id, outboxes);
             }
         }
-        Ok(())
     }
 }
 

@@ -126,8 +126,7 @@ impl Centrifuge {
             Renewed::Over => {
                 self.leave(&channel, cx);
                 let mut frame = Frame::new(self.dialect(), cx.shared.ports.outboxes.spare());
-                // It has no data that could be binary.
-                let _ = frame.push(&Push {
+                frame.push(&Push {
                     channel: &channel,
                     body: PushBody::Unsubscribe(UnsubscribeCode::Expired.into()),
                 });

@@ -12,10 +12,11 @@ use veche_hub::{
 };
 
 use super::channels::{Leave, may_subscribe, named};
-use super::claims::{Granted, Manner};
-use super::commands::{done, refuse};
+use super::claims::Granted;
+use super::commands::refuse;
 use super::deciding::Ask;
 use super::frame::Frame;
+use super::manner::Manner;
 use super::renewing::renewer;
 use super::tokens::{Denied, Grant, Place};
 use super::writing::{self, Sieve, Welcome};
@@ -24,9 +25,6 @@ use crate::hooks::{self, Kind, QuestionId};
 use crate::identity::{Identity, Term};
 use crate::outbox::{Deltas, Wish};
 use crate::shared::Now;
-
-/// Most channels that one client can be subscribed to.
-pub(crate) const CHANNELS_MAX: usize = 128;
 
 /// A subscription that holds for longer is looked at again then: the wall clock may have been set.
 const LOOK_MS: u64 = 60 * 60 * 1000;
@@ -296,11 +294,14 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Done {
-        let channel = match named(&request.channel) {
+        let channel = match named(&request.channel, &cx.shared.site.namespaces) {
             Ok(channel) => channel,
             Err(code) => return refuse(id, code, frame),
         };
         let name = channel.as_str();
+        if name.len() > cx.shared.site.limits.channel_name_bytes_max {
+            return refuse(id, ErrorCode::BadRequest, frame);
+        }
         if self.subscriptions.has(name) {
             return refuse(id, ErrorCode::AlreadySubscribed, frame);
         }
@@ -323,7 +324,7 @@ impl Centrifuge {
         let Ok(mut wish) = wish(request, options) else {
             return refuse(id, ErrorCode::BadRequest, frame);
         };
-        if self.subscriptions.len() >= CHANNELS_MAX {
+        if self.subscriptions.len() >= cx.shared.site.limits.channels_per_client {
             return refuse(id, ErrorCode::LimitExceeded, frame);
         }
         let has_tokens = matches!(cx.route.identity, Identity::Token(_));
@@ -381,7 +382,7 @@ impl Centrifuge {
             term,
             manner,
         } = terms;
-        wish.joins |= manner.is_told;
+        wish.joins |= manner.hears_joins(&options);
         let asked = Asked {
             id,
             channel: name.into(),
@@ -450,7 +451,7 @@ impl Centrifuge {
             // Nobody knows what was before.
             wish.deltas = Deltas::Off;
         } else if wish.deltas != Deltas::Off {
-            welcome = welcome.with_deltas();
+            welcome = welcome.with_deltas(frame.encoding());
             if welcome.has_publications() {
                 self.has_compared = true;
                 wish.deltas = Deltas::Going;
@@ -465,7 +466,8 @@ impl Centrifuge {
             data: data.map(|data| writing::data(data.borrow())),
             ..welcome.result(&publications)
         };
-        done(frame.reply(asked.id, Outcome::Subscribe(result)))
+        frame.reply(asked.id, Outcome::Subscribe(result));
+        Done::Yes
     }
 
     pub(super) fn unsubscribe(
@@ -475,7 +477,7 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Done {
-        if let Err(code) = named(channel) {
+        if let Err(code) = named(channel, &cx.shared.site.namespaces) {
             return refuse(id, code, frame);
         }
         match self.subscriptions.find(channel) {
@@ -484,7 +486,8 @@ impl Centrifuge {
             // It hears nothing of it, as it wants.
             None => {}
         }
-        done(frame.reply(id, Outcome::Unsubscribe))
+        frame.reply(id, Outcome::Unsubscribe);
+        Done::Yes
     }
 
     /// Ends a subscription.
@@ -506,7 +509,10 @@ impl Centrifuge {
         cx: &mut Context<'_>,
     ) -> Done {
         let channel: &str = &request.channel;
-        let code = match (named(channel), self.subscriptions.find(channel)) {
+        let code = match (
+            named(channel, &cx.shared.site.namespaces),
+            self.subscriptions.find(channel),
+        ) {
             (Err(code), _) => Some(code),
             (_, None) => Some(ErrorCode::PermissionDenied),
             (_, Some(_)) if request.kind != 0 => Some(ErrorCode::NotAvailable),
@@ -540,7 +546,8 @@ impl Centrifuge {
             expires: ttl_s.is_some(),
             ttl_s: ttl_s.unwrap_or(0),
         };
-        done(frame.reply(id, Outcome::SubRefresh(result)))
+        frame.reply(id, Outcome::SubRefresh(result));
+        Done::Yes
     }
 
     /// Ends the subscriptions whose tokens are over; clients ask for new ones and subscribe again. One that a back end
@@ -566,8 +573,7 @@ impl Centrifuge {
                 channel: &channel,
                 body: PushBody::Unsubscribe(UnsubscribeCode::Expired.into()),
             };
-            // It has no data that could be binary.
-            let _ = frame.push(&push);
+            frame.push(&push);
         }
         Flow::GoOn
     }

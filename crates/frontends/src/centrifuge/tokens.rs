@@ -13,7 +13,7 @@ use veche_jwt::{Claimed, Keys, Refusal};
 
 use super::claims::{Connection, Subscription};
 use super::watched::refused_token;
-use crate::identity::token::Tokens;
+use crate::identity::token::{Tokens, Verifier};
 use crate::identity::{Identity, Lease, Term, Unknown, is_valid_user};
 use crate::note::NoteLevel;
 use crate::route::Route;
@@ -127,13 +127,16 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     /// A connection's token.
     pub(super) fn connection(&self, token: &str, shared: &Shared) -> Result<Pass, Denied> {
-        let (mut claimed, term) = self.claimed(token, shared)?;
+        let tokens = self.tokens()?;
+        let (mut claimed, term) = self.claimed(&tokens.connections, token, shared)?;
         // A subscription's token says who may hear something, not who somebody is.
         if claimed.all.contains_key("channel") {
             return Err(Denied::Bad(Unknown::OfChannel));
         }
-        let user = claimed.user.take().filter(|user| is_valid_user(user));
-        let user = user.ok_or(Refusal::NoUser)?;
+        let user = tokens.user_of(claimed.user.take())?;
+        if !user.is_empty() && !is_valid_user(&user) {
+            return Err(Refusal::NoUser.into());
+        }
         Ok(Pass {
             lease: Lease {
                 user,
@@ -154,7 +157,8 @@ impl Judge<'_> {
         place: Place<'_>,
         shared: &Shared,
     ) -> Result<Grant, Denied> {
-        let (claimed, term) = self.claimed(token, shared)?;
+        let verifier = self.tokens()?.of_subscriptions();
+        let (claimed, term) = self.claimed(verifier, token, shared)?;
         if claimed.all.get("channel").and_then(Value::as_str) != Some(place.channel) {
             return Err(Denied::NotFor("it is not for this channel"));
         }
@@ -170,14 +174,23 @@ impl Judge<'_> {
         Ok(Grant { term, says })
     }
 
-    fn claimed(&self, token: &str, shared: &Shared) -> Result<(Claimed, Term), Denied> {
-        let Identity::Token(tokens) = &self.route.identity else {
-            return Err(Denied::Unused);
-        };
-        let seen = tokens.keys.keys();
-        let judged = tokens.judge_open(seen.as_deref(), token, shared);
+    fn tokens(&self) -> Result<&Tokens, Denied> {
+        match &self.route.identity {
+            Identity::Token(tokens) => Ok(tokens),
+            _ => Err(Denied::Unused),
+        }
+    }
+
+    fn claimed(
+        &self,
+        verifier: &Verifier,
+        token: &str,
+        shared: &Shared,
+    ) -> Result<(Claimed, Term), Denied> {
+        let seen = verifier.keys.keys();
+        let judged = verifier.judge(seen.as_deref(), token, shared);
         let judged = judged.and_then(|claimed| {
-            let term = tokens.term(&claimed).map_err(Unknown::Token)?;
+            let term = verifier.term(&claimed).map_err(Unknown::Token)?;
             Ok((claimed, term))
         });
         let unknown = match judged {
@@ -185,7 +198,7 @@ impl Judge<'_> {
             Ok(judged) => return Ok(judged),
             Err(unknown) => unknown,
         };
-        if self.looks_for_keys(tokens, seen.as_ref(), unknown, shared) {
+        if self.looks_for_keys(verifier, seen.as_ref(), unknown, shared) {
             return Err(Denied::Later);
         }
         if let Unknown::Token(refusal) = unknown {
@@ -200,13 +213,13 @@ impl Judge<'_> {
 
     fn looks_for_keys(
         &self,
-        tokens: &Arc<Tokens>,
+        verifier: &Verifier,
         seen: Option<&Arc<Keys>>,
         unknown: Unknown,
         shared: &Shared,
     ) -> bool {
         let may_ask = unknown.is_without_key() && !self.has_asked;
-        may_ask && tokens.keys.look_for_more(self.id, &shared.desk, seen)
+        may_ask && verifier.keys.look_for_more(self.id, &shared.desk, seen)
     }
 }
 

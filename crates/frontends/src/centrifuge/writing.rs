@@ -4,29 +4,36 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use veche_centrifuge as wire;
-use veche_centrifuge::{BinaryInJson, Data, Delta, Encoding, Filter, Outcome};
+use veche_centrifuge::{Data, Delta, Encoding, Filter, Outcome};
 use veche_hub::{
     ClientInfo, Epoch, Info, Joined, PayloadKind, PayloadRef, Position, Publication, Since,
 };
 
 use super::frame::Frame;
 
-/// As what a payload goes to clients.
+/// As what a payload goes to clients. Bytes that are JSON go as JSON: publishers that have no other way to send some encode
+/// it as base64.
 pub(crate) fn data(payload: PayloadRef<'_>) -> Data<'_> {
     match (payload.kind, str::from_utf8(payload.bytes)) {
         (PayloadKind::Json, Ok(json)) => Data::Json(json),
         (PayloadKind::Text, Ok(text)) => Data::Text(text),
-        _ => Data::Binary(payload.bytes),
+        _ => Data::of_bytes(payload.bytes),
     }
+}
+
+/// Whether a delta from or to this payload can be sent in this encoding: JSON clients have base64 of binary data.
+pub(crate) fn has_deltas(payload: PayloadRef<'_>, encoding: Encoding) -> bool {
+    encoding == Encoding::Protobuf || !matches!(data(payload), Data::Binary(_))
 }
 
 /// The JSON string that clients of JSON get of a text, for those of Protobuf too: bytes don't say what they are, and
 /// whoever reads JSON out of them shall not have to know who published it, and how.
 pub(crate) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<String> {
-    match (data(payload), encoding) {
-        (Data::Text(text), Encoding::Protobuf) => Some(serde_json::Value::from(text).to_string()),
-        _ => None,
+    if payload.kind != PayloadKind::Text || encoding != Encoding::Protobuf {
+        return None;
     }
+    let text = str::from_utf8(payload.bytes).ok()?;
+    Some(serde_json::Value::from(text).to_string())
 }
 
 /// What a client that takes deltas has of a publication: from one of these to the next they go. In both encodings the
@@ -38,7 +45,7 @@ pub(crate) fn whole(payload: PayloadRef<'_>) -> Cow<'_, [u8]> {
     }
 }
 
-/// As what a delta goes to clients: as text, if it is some. Deltas to text are.
+/// As what a delta goes to clients: as text, if it is some. Deltas between texts are.
 pub(crate) fn patch(bytes: &[u8]) -> Data<'_> {
     match str::from_utf8(bytes) {
         Ok(text) => Data::Text(text),
@@ -146,12 +153,14 @@ impl<'a> Publications<'a> {
     }
 
     /// The first is whole, and of the others only what has changed, as far as that is looked for.
-    fn with_deltas(self) -> Self {
+    fn with_deltas(self, encoding: Encoding) -> Self {
         let mut previous = None;
         let mut left = COMPARED_BYTES_MAX;
         let patches = self.all.iter().map(|one| {
-            let new = whole(one.payload.borrow());
-            let old = previous.replace(new.clone());
+            let has_deltas = has_deltas(one.payload.borrow(), encoding);
+            let new = has_deltas.then(|| whole(one.payload.borrow()));
+            let old = std::mem::replace(&mut previous, new.clone());
+            let new = new?;
             let old = old.filter(|old: &Cow<'_, [u8]>| old.len() + new.len() <= left)?;
             left -= old.len() + new.len();
             wire::fossil_delta(&old, &new)
@@ -192,12 +201,6 @@ impl<'a> Publications<'a> {
     /// Bytes of their payloads.
     pub(super) fn bytes(&self) -> usize {
         self.all.iter().map(|one| one.payload.bytes.len()).sum()
-    }
-
-    /// Whether all of them can be told in this encoding.
-    fn fit(&self, encoding: Encoding) -> bool {
-        let mut all = self.all.iter();
-        all.all(|one| encoding.can_carry(data(one.payload.borrow())))
     }
 }
 
@@ -262,7 +265,7 @@ impl<'a> Welcome<'a> {
         let bytes = passing.len() * each_bytes;
         let mut publications = Publications::new(passing, encoding);
         let bytes = bytes + publications.bytes();
-        if bytes > bytes_max || !publications.fit(encoding) {
+        if bytes > bytes_max {
             publications = Publications::new(&[], encoding);
             is_whole = false;
         }
@@ -278,9 +281,9 @@ impl<'a> Welcome<'a> {
     }
 
     /// What he has missed he is told as what has changed.
-    pub(super) fn with_deltas(self) -> Self {
+    pub(super) fn with_deltas(self, encoding: Encoding) -> Self {
         Self {
-            publications: self.publications.with_deltas(),
+            publications: self.publications.with_deltas(encoding),
             has_deltas: true,
             ..self
         }
@@ -340,25 +343,17 @@ pub(super) fn since(epoch: &str, offset: u64) -> Since {
 }
 
 /// Who is in a channel.
-pub(super) fn presence(
-    frame: &mut Frame,
-    id: u32,
-    clients: &[Arc<ClientInfo>],
-) -> Result<(), BinaryInJson> {
+pub(super) fn presence(frame: &mut Frame, id: u32, clients: &[Arc<ClientInfo>]) {
     let named = clients.iter().map(|one| (&*one.client, client(one)));
     let presence: Vec<_> = named.collect();
     let result = wire::PresenceResult {
         presence: &presence,
     };
-    frame.reply(id, Outcome::Presence(result))
+    frame.reply(id, Outcome::Presence(result));
 }
 
 /// A part of a channel's history.
-pub(super) fn history(
-    frame: &mut Frame,
-    id: u32,
-    page: &veche_hub::Page,
-) -> Result<(), BinaryInJson> {
+pub(super) fn history(frame: &mut Frame, id: u32, page: &veche_hub::Page) {
     let all: Vec<_> = page.iter().collect();
     let publications = Publications::new(&all, frame.encoding());
     let epoch = page.position.epoch.to_string();
@@ -367,7 +362,7 @@ pub(super) fn history(
         epoch: &epoch,
         offset: page.position.offset,
     };
-    frame.reply(id, Outcome::History(result))
+    frame.reply(id, Outcome::History(result));
 }
 
 #[cfg(test)]

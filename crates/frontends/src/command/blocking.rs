@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use super::inquiry::read;
-use super::{BadCommand, Text, bad};
+use super::mistakes::bad;
+use super::{BadCommand, Text};
 use crate::blocks::{Block, TOKEN_ID_BYTES_MAX};
 use crate::identity::is_valid_user;
 
@@ -51,7 +52,7 @@ pub fn parse_unblock(bytes: &[u8]) -> Result<Block, BadCommand> {
 pub fn parse_revoke(bytes: &[u8]) -> Result<Block, BadCommand> {
     let wire: Token<'_> = read(bytes)?;
     if !(1..=TOKEN_ID_BYTES_MAX).contains(&wire.uid.0.len()) {
-        return Err(BadCommand(format!(
+        return Err(BadCommand::new(format!(
             "\"uid\" is the token's jti, of 1 to {TOKEN_ID_BYTES_MAX} bytes"
         )));
     }
@@ -154,7 +155,7 @@ mod tests {
             ),
         ] {
             let error = block.expect_err("bad");
-            assert!(error.0.contains(expected), "{error}");
+            assert!(error.why.contains(expected), "{error}");
         }
     }
 }

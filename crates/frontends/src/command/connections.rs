@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use super::inquiry::read;
-use super::{BadCommand, Text, bad};
+use super::mistakes::bad;
+use super::{BadCommand, Text};
 
 /// Those of a user, or of a channel; all of them, or those whose clients call themselves so.
 #[derive(Debug)]
@@ -68,14 +69,14 @@ mod tests {
         let listing = parse_connections(br#"{"channel":"chat:1"}"#).expect("good");
         assert!(matches!(listing.of, Of::Channel(channel) if channel.0 == "chat:1"));
         let error = parse_connections(br#"{"user":"ann","expression":"1"}"#).expect_err("bad");
-        assert!(error.0.contains("is not there"), "{error}");
+        assert!(error.why.contains("is not there"), "{error}");
         for text in [
             "{}",
             r#"{"user":"","expression":""}"#,
             r#"{"user":"ann","channel":"c"}"#,
         ] {
             let error = parse_connections(text.as_bytes()).expect_err("bad");
-            assert!(error.0.contains("\"user\" or \"channel\""), "{error}");
+            assert!(error.why.contains("\"user\" or \"channel\""), "{error}");
         }
     }
 }

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use veche_hub::{Epoch, Query, Question, Since};
 
-use super::{BadCommand, Text, bad, explain, is_object};
+use super::mistakes::bad;
+use super::{BadCommand, Text, is_object};
 
 /// Most commands of a batch.
 const COMMANDS_MAX: usize = 1000;
@@ -67,6 +68,7 @@ struct Wire<'a> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Place<'a> {
+    #[serde(default)]
     offset: u64,
     #[serde(borrow)]
     epoch: Option<Text<'a>>,
@@ -118,27 +120,76 @@ pub fn parse_pattern(bytes: &[u8]) -> Result<Option<Text<'_>>, BadCommand> {
     Ok(pattern.filter(|pattern| !pattern.0.is_empty()))
 }
 
-/// Reads `{"commands":[{"publish":{…}},…]}`. They are carried out one after the other whether `parallel` is said or not.
-pub fn parse_batch(bytes: &[u8]) -> Result<Vec<(String, Box<RawValue>)>, BadCommand> {
+/// A command among others.
+#[derive(Debug)]
+pub struct Numbered {
+    /// The name of its method.
+    pub method: String,
+    /// The object that the method takes.
+    pub body: Box<RawValue>,
+    /// The asker's own id for the answer: compact JSON text, a number or a string.
+    pub id: Option<Box<str>>,
+}
+
+/// Reads `{"commands":[{"publish":{…}},…]}`, each with an `id` or without. They are carried out one after the other whether
+/// `parallel` is said or not.
+pub fn parse_batch(bytes: &[u8]) -> Result<Vec<Numbered>, BadCommand> {
     let Batch { commands, .. } = read(bytes)?;
-    if commands.len() > COMMANDS_MAX {
-        return Err(BadCommand(format!(
-            "a batch has at most {COMMANDS_MAX} commands"
-        )));
-    }
-    let only = |command: BTreeMap<String, Box<RawValue>>| {
+    let only = |mut command: BTreeMap<String, Box<RawValue>>| {
+        let id = command.remove("id");
         let mut entries = command.into_iter();
         match (entries.next(), entries.next()) {
-            (Some(only), None) => Ok(only),
+            (Some((method, body)), None) => numbered(method, body, id.as_deref()),
             _ => bad("each command is an object with one method, as in {\"publish\":{…}}"),
         }
     };
-    commands.into_iter().map(only).collect()
+    few(commands)?.into_iter().map(only).collect()
+}
+
+/// Reads commands of the old form, `{"method":"publish","params":{…}}`, one behind the other.
+pub fn parse_lines(bytes: &[u8]) -> Result<Vec<Numbered>, BadCommand> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        #[serde(borrow)]
+        method: Text<'a>,
+        params: Option<Box<RawValue>>,
+        id: Option<Box<RawValue>>,
+    }
+    let lines = serde_json::Deserializer::from_slice(bytes).into_iter::<Line<'_>>();
+    let lines: Result<Vec<_>, _> = lines.take(COMMANDS_MAX + 1).collect();
+    let lines = few(lines.map_err(|error| BadCommand::of_json(&error, bytes))?)?;
+    if lines.is_empty() {
+        return bad("expected commands, as in {\"method\":\"publish\",\"params\":{…}}");
+    }
+    let none = || RawValue::from_string("{}".to_owned()).expect("an object");
+    let one = |line: Line<'_>| {
+        let method = line.method.0.to_ascii_lowercase();
+        numbered(method, line.params.unwrap_or_else(none), line.id.as_deref())
+    };
+    lines.into_iter().map(one).collect()
+}
+
+fn few<T>(commands: Vec<T>) -> Result<Vec<T>, BadCommand> {
+    match commands.len() <= COMMANDS_MAX {
+        true => Ok(commands),
+        false => Err(BadCommand::new(format!(
+            "a batch has at most {COMMANDS_MAX} commands"
+        ))),
+    }
+}
+
+fn numbered(
+    method: String,
+    body: Box<RawValue>,
+    id: Option<&RawValue>,
+) -> Result<Numbered, BadCommand> {
+    let id = id.map(super::answer_id).transpose()?.map(Box::from);
+    Ok(Numbered { method, body, id })
 }
 
 pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, BadCommand> {
     is_object(bytes)?;
-    serde_json::from_slice(bytes).map_err(|error| BadCommand::new(explain(&error, bytes)))
+    serde_json::from_slice(bytes).map_err(|error| BadCommand::of_json(&error, bytes))
 }
 
 #[cfg(test)]
@@ -148,7 +199,7 @@ mod tests {
     #[test]
     fn parts_of_a_history_are_read() {
         let query = |text: &str| {
-            let command = parse_history(text.as_bytes()).map_err(|error| error.0)?;
+            let command = parse_history(text.as_bytes()).map_err(|error| error.why)?;
             assert_eq!(command.channel.0, "chat:1");
             match command.question {
                 Question::History(query) => Ok::<_, String>(query),
@@ -184,10 +235,10 @@ mod tests {
             (r#"{"channel":"c","since":{"offset":-1}}"#, "invalid value"),
         ] {
             let error = parse_history(text.as_bytes()).expect_err("bad");
-            assert!(error.0.contains(expected), "{text}: {error}");
+            assert!(error.why.contains(expected), "{text}: {error}");
         }
         let error = parse_inquiry(br#"{"channel":"c","limit":1}"#, Question::Presence);
         let error = error.expect_err("presence has no limit");
-        assert!(error.0.contains("unknown field `limit`"), "{error}");
+        assert!(error.why.contains("unknown field `limit`"), "{error}");
     }
 }

@@ -63,13 +63,6 @@ impl Connection {
 
     /// The client does not read what it is sent: its outbox is over its budget.
     pub fn overflowed(&mut self, id: ConnectionId, shared: &mut Shared) {
-        if let Stage::Socket(socket) = &self.stage
-            && let Some((code, reason)) = socket.misfit(id, shared)
-        {
-            let what = "closed with 3506: binary data were published, and it speaks JSON";
-            shared.note(id, NoteLevel::Info, what);
-            return self.disconnect(id, code, reason, shared);
-        }
         shared.stats.slow_consumers.add(1);
         self.note_slow(id, "closed with", shared);
         let user = shared.hub.user_of(id);

@@ -199,7 +199,7 @@ impl Http {
         if transport.is_one_way() {
             let last = head.header("last-event-id");
             let last = last.filter(|last| is_events && !last.is_empty());
-            session.begin_response(&kept.body, last.map(marks::since));
+            session.begin_listening(&kept.body, last.map(marks::since));
         } else {
             let secret = shared.ports.outboxes.masks.bytes();
             let address = Address::new(shared.hub.worker(), id, secret);

@@ -24,10 +24,33 @@ pub const PROTOCOL_PREFIX: &str = "bearer.";
 pub struct Tokens {
     /// Where a token may be; the first place with one counts, whether it holds or not.
     pub places: Vec<Place>,
-    /// What is asked of it.
+    /// How connection tokens are judged.
+    pub connections: Verifier,
+    /// How subscription tokens are judged; `None`: as those of connections.
+    pub subscriptions: Option<Verifier>,
+    /// Which clients may have no user.
+    pub anonymous: Anonymous,
+}
+
+/// The keys of tokens, and what is asked of tokens beside their signature.
+#[derive(Clone, Debug)]
+pub struct Verifier {
+    /// What is asked of a token.
     pub rules: Rules,
-    /// What it is checked with.
+    /// The keys that it is checked with.
     pub keys: Arc<dyn Keychain>,
+}
+
+/// Which clients of a route with tokens may have no user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anonymous {
+    /// Every client has a token that names a user.
+    #[default]
+    None,
+    /// A token may name no user.
+    Token,
+    /// As [`Self::Token`], and a client may have no token.
+    All,
 }
 
 /// A place for a token.
@@ -61,19 +84,27 @@ pub trait Keychain: Send + Sync + fmt::Debug {
 }
 
 impl Tokens {
+    /// Creates the usual ones: each names a user, and all are judged alike.
+    #[must_use]
+    pub fn new(places: Vec<Place>, connections: Verifier) -> Self {
+        Self {
+            places,
+            connections,
+            subscriptions: None,
+            anonymous: Anonymous::None,
+        }
+    }
+
     pub(super) fn name(
         &self,
         client: &Client<'_>,
         shared: &Shared,
     ) -> Outcome<Result<Named, Unknown>> {
-        let seen = self.keys.keys();
+        let keys = &self.connections.keys;
+        let seen = keys.keys();
         let named = self.name_by(seen.as_deref(), client.head, shared);
         let is_without_key = named.as_ref().is_err_and(Unknown::is_without_key);
-        if is_without_key
-            && self
-                .keys
-                .look_for_more(client.id, &shared.desk, seen.as_ref())
-        {
+        if is_without_key && keys.look_for_more(client.id, &shared.desk, seen.as_ref()) {
             return Outcome::Later;
         }
         Outcome::Now(named)
@@ -81,7 +112,7 @@ impl Tokens {
 
     /// The same by the current keys, without a fetch.
     pub(super) fn name_at_last(&self, head: &Head<'_>, shared: &Shared) -> Result<Named, Unknown> {
-        self.name_by(self.keys.keys().as_deref(), head, shared)
+        self.name_by(self.connections.keys.keys().as_deref(), head, shared)
     }
 
     fn name_by(
@@ -90,10 +121,15 @@ impl Tokens {
         head: &Head<'_>,
         shared: &Shared,
     ) -> Result<Named, Unknown> {
-        let token = self.find(head).ok_or(Unknown::NoToken)?;
+        let Some(token) = self.find(head) else {
+            return match self.anonymous {
+                Anonymous::All => Ok(Named::default()),
+                Anonymous::None | Anonymous::Token => Err(Unknown::NoToken),
+            };
+        };
         let (lease, claims) = self.judge_by(keys, &token, shared)?;
         Ok(Named {
-            user: Some(lease.user.clone()),
+            user: Some(lease.user.clone()).filter(|user| !user.is_empty()),
             lease: Some(Box::new(lease)),
             claims: Some(Box::new(claims)),
             asked: None,
@@ -109,7 +145,7 @@ impl Tokens {
         token: &str,
         shared: &Shared,
     ) -> Result<(Lease, Map<String, Value>), Unknown> {
-        self.judge_by(self.keys.keys().as_deref(), token, shared)
+        self.judge_by(self.connections.keys.keys().as_deref(), token, shared)
     }
 
     fn judge_by(
@@ -118,17 +154,17 @@ impl Tokens {
         token: &str,
         shared: &Shared,
     ) -> Result<(Lease, Map<String, Value>), Unknown> {
-        let claimed = self.judge_open(keys, token, shared)?;
+        let claimed = self.connections.judge(keys, token, shared)?;
         // A subscription's token says who may hear something, not who somebody is.
         if claimed.all.contains_key("channel") {
             return Err(Unknown::OfChannel);
         }
-        let term = self.term(&claimed).map_err(Unknown::Token)?;
+        let term = self.connections.term(&claimed).map_err(Unknown::Token)?;
         if term.is_over(shared.now) {
             return Err(Unknown::Token(Refusal::Expired));
         }
-        let user = claimed.user.ok_or(Unknown::Token(Refusal::NoUser))?;
-        if !is_valid_user(&user) {
+        let user = self.user_of(claimed.user).map_err(Unknown::Token)?;
+        if !user.is_empty() && !is_valid_user(&user) {
             return Err(Unknown::Malformed);
         }
         let lease = Lease {
@@ -139,48 +175,21 @@ impl Tokens {
         Ok((lease, claimed.all))
     }
 
-    /// How long that holds which a token opens: until its `expire_at`, as Centrifugo has it, 0 being for ever; without
-    /// one as long as the token itself.
+    /// Returns the user of a connection token, `""` for an anonymous one.
     ///
     /// # Errors
-    /// `expire_at` is no such number.
-    pub(crate) fn term(&self, claimed: &Claimed) -> Result<Term, Refusal> {
-        match claimed.all.get("expire_at") {
-            None | Some(Value::Null) => Ok(Term {
-                until_ms: Some(claimed.expires_s.saturating_mul(1000)),
-                leeway_ms: self.rules.leeway_s.saturating_mul(1000),
-            }),
-            Some(at) => match at.as_u64() {
-                Some(at_s) => Ok(Term::until_s((at_s > 0).then_some(at_s))),
-                None => Err(Refusal::Claim(
-                    "expire_at has to be a whole number of seconds since 1970, or 0",
-                )),
-            },
+    /// There is none, and there has to be one.
+    pub(crate) fn user_of(&self, user: Option<String>) -> Result<String, Refusal> {
+        match (user, self.anonymous) {
+            (Some(user), _) => Ok(user),
+            (None, Anonymous::None) => Err(Refusal::NoUser),
+            (None, Anonymous::Token | Anonymous::All) => Ok(String::new()),
         }
     }
 
-    /// Verifies a token by these keys and returns its claims, also of one without a user.
-    ///
-    /// # Errors
-    /// [`Unknown`]: it is refused or revoked, or there are no keys.
-    pub(crate) fn judge_open(
-        &self,
-        keys: Option<&Keys>,
-        token: &str,
-        shared: &Shared,
-    ) -> Result<Claimed, Unknown> {
-        let keys = keys.ok_or(Unknown::NoKeys)?;
-        let now_s = shared.now.wall_ms / 1000;
-        let claimed = verify_open(token, keys, &self.rules, now_s).map_err(Unknown::Token)?;
-        let issued = Issued {
-            user: claimed.user.as_deref(),
-            id: claimed.all.get("jti").and_then(Value::as_str),
-            at_s: claimed.all.get("iat").and_then(seconds),
-        };
-        match shared.process.is_revoked(&issued, now_s) {
-            true => Err(Unknown::Revoked),
-            false => Ok(claimed),
-        }
+    /// Returns how subscription tokens are judged.
+    pub(crate) fn of_subscriptions(&self) -> &Verifier {
+        self.subscriptions.as_ref().unwrap_or(&self.connections)
     }
 
     fn find<'b>(&self, head: &Head<'b>) -> Option<Cow<'b, str>> {
@@ -200,6 +209,52 @@ impl Tokens {
 
     pub(super) fn is_token(&self, protocol: &str) -> bool {
         self.places.contains(&Place::Protocol) && protocol.starts_with(PROTOCOL_PREFIX)
+    }
+}
+
+impl Verifier {
+    /// How long that holds which a token opens: until its `expire_at`, as Centrifugo has it, 0 being for ever; without
+    /// one as long as the token itself.
+    ///
+    /// # Errors
+    /// `expire_at` is no such number.
+    pub(crate) fn term(&self, claimed: &Claimed) -> Result<Term, Refusal> {
+        match claimed.all.get("expire_at") {
+            None | Some(Value::Null) => Ok(Term {
+                until_ms: claimed.expires_s.map(|at_s| at_s.saturating_mul(1000)),
+                leeway_ms: self.rules.leeway_s.saturating_mul(1000),
+            }),
+            Some(at) => match at.as_u64() {
+                Some(at_s) => Ok(Term::until_s((at_s > 0).then_some(at_s))),
+                None => Err(Refusal::Claim(
+                    "expire_at has to be a whole number of seconds since 1970, or 0",
+                )),
+            },
+        }
+    }
+
+    /// Verifies a token by these keys and returns its claims, also of one without a user.
+    ///
+    /// # Errors
+    /// [`Unknown`]: it is refused or revoked, or there are no keys.
+    pub(crate) fn judge(
+        &self,
+        keys: Option<&Keys>,
+        token: &str,
+        shared: &Shared,
+    ) -> Result<Claimed, Unknown> {
+        let keys = keys.ok_or(Unknown::NoKeys)?;
+        let now_s = shared.now.wall_ms / 1000;
+        let claimed = verify_open(token, keys, &self.rules, now_s).map_err(Unknown::Token)?;
+        let issued = Issued {
+            user: claimed.user.as_deref(),
+            id: claimed.all.get("jti").and_then(Value::as_str),
+            at_s: claimed.all.get("iat").and_then(seconds),
+        };
+        match shared.process.is_revoked(&issued, now_s) {
+            true => Err(Unknown::Revoked),
+            false => Ok(claimed),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use veche_centrifuge::{Delta, Encoding, Publication, Push, PushBody, fossil_delta};
-use veche_hub::{ConnectionId, Delivery, Event, Format, Position};
+use veche_hub::{ConnectionId, Delivery, Event, Format, PayloadRef, Position};
 
 use super::marks::AllMarks;
 use super::wishes::{Form, Wish, Wishes};
@@ -143,11 +143,6 @@ impl Outboxes {
         self.sides.wishes.forget(id.index, channel);
     }
 
-    /// Whether the session was to get what its client can't read.
-    pub(crate) fn is_misfit(&self, id: ConnectionId) -> bool {
-        self.of(id).misfit
-    }
-
     /// How many bytes of publications an outbox may hold.
     pub(crate) fn outbox_bytes_max(&self) -> usize {
         self.outbox_bytes_max
@@ -170,7 +165,12 @@ impl Outboxes {
         };
         let mut patch = Bytes::new();
         if form == Form::Patch {
-            patch = self.patch(delivery);
+            let both = [Some(delivery.payload), delivery.previous];
+            let have_deltas =
+                |payload: PayloadRef<'_>| writing::has_deltas(payload, dialect.encoding);
+            if both.into_iter().flatten().all(have_deltas) {
+                patch = self.patch(delivery);
+            }
             if patch.is_empty() {
                 form = Form::Whole;
             }
@@ -184,10 +184,6 @@ impl Outboxes {
                 delivery.encodings.find_or_encode(forms.push, || push)
             }
         };
-        if push.is_empty() {
-            self.of_mut(session).misfit = true;
-            return self.overflow(session);
-        }
         if stage == Stage::Early {
             return self.keep_early(session, dialect, push, delivery);
         }
@@ -286,12 +282,7 @@ pub(super) enum Stage {
     Live,
 }
 
-/// Nothing for what can't be told in this encoding.
 fn push(dialect: Dialect, form: Form, patch: &[u8], delivery: &Delivery<'_>) -> Bytes {
-    // A delta that can be told may make something that can't.
-    if !dialect.encoding.can_carry(writing::data(delivery.payload)) {
-        return Bytes::new();
-    }
     let tags = writing::tags(delivery.info);
     let quoted = writing::quoted(delivery.payload, dialect.encoding);
     let payload = quoted.as_deref().map_or(delivery.payload, writing::as_json);
@@ -321,10 +312,8 @@ fn push(dialect: Dialect, form: Form, patch: &[u8], delivery: &Delivery<'_>) -> 
         body,
     };
     let mut out = Vec::with_capacity(delivery.payload.bytes.len() + delivery.channel.len() + 64);
-    match dialect.write_push(&mut out, &push) {
-        Ok(()) => Bytes::from(out),
-        Err(_) => Bytes::new(),
-    }
+    dialect.write_push(&mut out, &push);
+    Bytes::from(out)
 }
 
 #[cfg(test)]

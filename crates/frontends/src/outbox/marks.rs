@@ -13,13 +13,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use veche_hub::{ConnectionId, Epoch, Position, Since};
 
 use super::Outboxes;
-use crate::centrifuge::CHANNELS_MAX;
+use crate::site::CHANNELS_PER_CLIENT_MAX;
 
 const EPOCH_BYTES: usize = 5;
 const OFFSET_BYTES_MAX: usize = 10;
 
 /// The longest id.
-const ID_BYTES_MAX: usize = (CHANNELS_MAX * (EPOCH_BYTES + OFFSET_BYTES_MAX)).div_ceil(3) * 4;
+const ID_BYTES_MAX: usize =
+    (CHANNELS_PER_CLIENT_MAX * (EPOCH_BYTES + OFFSET_BYTES_MAX)).div_ceil(3) * 4;
 
 /// Where one client is.
 #[derive(Default)]
@@ -144,7 +145,7 @@ fn read(id: &str) -> Option<Arc<[Since]>> {
     while !rest.is_empty() {
         let (epoch, behind) = rest.split_first_chunk::<EPOCH_BYTES>()?;
         let end = behind.iter().position(|byte| *byte < 0x80)?;
-        if end >= OFFSET_BYTES_MAX || all.len() >= CHANNELS_MAX {
+        if end >= OFFSET_BYTES_MAX || all.len() >= CHANNELS_PER_CLIENT_MAX {
             return None;
         }
         let mut offset = 0_u64;
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn ids_are_read_as_they_are_written() {
-        let whole: Vec<Position> = (0..CHANNELS_MAX as u64)
+        let whole: Vec<Position> = (0..CHANNELS_PER_CLIENT_MAX as u64)
             .map(|number| position(u64::MAX - number, u64::MAX - number))
             .collect();
         for all in [
@@ -214,7 +215,7 @@ mod tests {
     fn what_is_no_id_of_ours_says_a_place_that_no_channel_has() {
         let good = line(&[position(7, 300)]).expect("a line");
         let good = good.trim_start_matches("id: ").trim_end();
-        let many = line(&vec![position(7, 0); CHANNELS_MAX + 1]).expect("a line");
+        let many = line(&vec![position(7, 0); CHANNELS_PER_CLIENT_MAX + 1]).expect("a line");
         let long = "A".repeat(ID_BYTES_MAX + 4);
         let endless = URL_SAFE_NO_PAD.encode([&[1; 5][..], &[0xff; 12], &[0]].concat());
         let too_large = URL_SAFE_NO_PAD.encode([&[1; 5][..], &[0xff; 9], &[2]].concat());

@@ -100,6 +100,7 @@ fn shared(process: Arc<dyn Process>, connections_per_user: u32) -> Shared {
         },
         api_keys: Vec::new(),
         admin_keys: Vec::new(),
+        accepts_unknown_fields: false,
         publishing: Publishing::default(),
         namespaces: Arc::default(),
         history_bytes_max: 1 << 20,
@@ -307,6 +308,7 @@ fn a_session_is_disconnected_with_the_first_word_that_was_said() {
     let end = |code, client: Option<&str>| {
         Arc::new(Instruction {
             client: client.map(Into::into),
+            session: None,
             except: Box::default(),
             deed: Deed::Disconnect {
                 code,

@@ -224,11 +224,4 @@ impl Socket {
             _ => false,
         }
     }
-
-    /// What becomes of a client that was to get what it can't read: `None` for those who can read everything.
-    pub(crate) fn misfit(&self, id: ConnectionId, shared: &Shared) -> Option<(u16, &'static str)> {
-        use veche_centrifuge::DisconnectCode::InappropriateProtocol as code;
-        let is_one = matches!(self.session, Session::Centrifuge(_));
-        (is_one && shared.ports.outboxes.is_misfit(id)).then_some((code.code(), code.words()))
-    }
 }

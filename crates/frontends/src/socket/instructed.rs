@@ -33,7 +33,10 @@ impl Socket {
             _ if instruction.means_all() => true,
             Session::Centrifuge(session) => session.is_meant(instruction),
             // By the name by which back ends see it.
-            _ => instruction.means(&connection_id(shared.hub.worker(), id)),
+            _ => {
+                let name = connection_id(shared.hub.worker(), id);
+                instruction.session.is_none() && instruction.means(&name)
+            }
         };
         if !is_meant || self.is_closing() {
             return;
@@ -84,7 +87,9 @@ impl Socket {
         };
         let joining = SubscribeOptions {
             since: wanted.since.map(|since| Arc::from([since])),
-            client: shared.member(id, name),
+            client: (!wanted.is_hidden)
+                .then(|| shared.member(id, name))
+                .flatten(),
             ..SubscribeOptions::default()
         };
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);

@@ -541,11 +541,7 @@ fn tokens_by_protocol(world: &mut World) {
     let Identity::Token(tokens) = &site.routes[model].identity else {
         panic!("a route of tokens");
     };
-    let tokens = Tokens {
-        places: vec![Place::Protocol],
-        rules: tokens.rules.clone(),
-        keys: Arc::clone(&tokens.keys),
-    };
+    let tokens = Tokens::new(vec![Place::Protocol], tokens.connections.clone());
     site.routes[place] = Arc::new(Route {
         identity: Identity::Token(Arc::new(tokens)),
         ..(*site.routes[place]).clone()

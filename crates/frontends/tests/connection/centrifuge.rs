@@ -7,9 +7,11 @@ mod deadlines;
 mod decided;
 mod deltas;
 mod filters;
+mod in_address;
 mod long_answers;
 mod looked_up;
 mod members;
+mod numbers;
 mod one_way;
 mod paced;
 mod streams;
@@ -157,7 +159,7 @@ fn commands_that_fail_say_why() {
         (json!({ "subscribe": { "channel": "open:1" } }), 105),
         (json!({ "subscribe": { "channel": "#ann" } }), 105),
         (json!({ "subscribe": { "channel": "" } }), 102),
-        (json!({ "subscribe": { "channel": long } }), 102),
+        (json!({ "subscribe": { "channel": long } }), 107),
         (json!({ "subscribe": { "channel": "a\u{1}" } }), 102),
         (json!({ "subscribe": { "channel": "news" } }), 103),
         (json!({ "subscribe": { "channel": "token:1" } }), 103),
@@ -187,6 +189,9 @@ fn commands_that_fail_say_why() {
         (json!({ "publish": { "channel": "#bob", "data": 1 } }), 103),
         (json!({ "publish": { "channel": "open:1" } }), 107),
         (json!({ "history": { "channel": "open:1" } }), 108),
+        (json!({ "history": { "channel": "open:2" } }), 108),
+        (json!({ "history": { "channel": "news" } }), 108),
+        (json!({ "history": { "channel": long } }), 107),
         (json!({ "history": { "channel": "chat:2" } }), 103),
         (
             json!({ "history": { "channel": "chat:1", "since": { "offset": 1, "epoch": "x" } } }),
@@ -194,6 +199,9 @@ fn commands_that_fail_say_why() {
         ),
         (json!({ "presence": { "channel": "chat:2" } }), 103),
         (json!({ "presence": { "channel": "open:1" } }), 108),
+        (json!({ "presence": { "channel": "open:2" } }), 108),
+        (json!({ "presence_stats": { "channel": "news" } }), 108),
+        (json!({ "presence_stats": { "channel": "chat:2" } }), 103),
         (json!({ "presence_stats": { "channel": "open:1" } }), 108),
         (json!({ "rpc": { "method": "m" } }), 108),
         (json!({ "refresh": { "token": "t" } }), 108),

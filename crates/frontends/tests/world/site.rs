@@ -8,7 +8,7 @@ use bytes::Bytes;
 use veche_frontends::access::{Access, Networks};
 use veche_frontends::admin::Look;
 use veche_frontends::hooks::{BackEndId, Decider, Deciders, Kind, Kinds};
-use veche_frontends::identity::token::{Keychain, Place, Tokens};
+use veche_frontends::identity::token::{Anonymous, Keychain, Place, Tokens, Verifier};
 use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
 use veche_frontends::outbox::Keeping;
@@ -50,6 +50,7 @@ pub struct Options {
     /// The most that one step adds to an outbox beyond its limits: an answer, a message.
     pub answer_bytes_max: usize,
     pub api_keys: Vec<&'static str>,
+    pub accepts_unknown_fields: bool,
     pub publish_rate: Option<Rate>,
     pub limits: Limits,
     pub hub: veche_hub::Options,
@@ -64,6 +65,7 @@ impl Default for Options {
             outbox_bytes: 256 << 10,
             answer_bytes_max: 128 << 10,
             api_keys: Vec::new(),
+            accepts_unknown_fields: false,
             publish_rate: None,
             limits: limits(),
             hub: veche_hub::Options::default(),
@@ -154,11 +156,11 @@ impl Options {
             route("/centrifuge", Handler::Centrifuge),
             route("/centrifuge/all/*", Handler::Centrifuge),
             Route {
-                identity: Identity::Token(tokens()),
+                identity: Identity::Token(tokens(Anonymous::None)),
                 ..route("/centrifuge/jwt/http_stream", Handler::Centrifuge)
             },
             Route {
-                identity: Identity::Token(tokens()),
+                identity: Identity::Token(tokens(Anonymous::None)),
                 ..route("/centrifuge/tokens/*", Handler::Centrifuge)
             },
             Route {
@@ -170,8 +172,16 @@ impl Options {
                 ..route("/centrifuge/named", Handler::Centrifuge)
             },
             Route {
-                identity: Identity::Token(tokens()),
+                identity: Identity::Token(tokens(Anonymous::None)),
                 ..route("/centrifuge/jwt", Handler::Centrifuge)
+            },
+            Route {
+                identity: Identity::Token(tokens(Anonymous::Token)),
+                ..route("/centrifuge/anonymous-token", Handler::Centrifuge)
+            },
+            Route {
+                identity: Identity::Token(tokens(Anonymous::All)),
+                ..route("/centrifuge/anonymous", Handler::Centrifuge)
             },
             Route {
                 deciders: Some(Arc::new(deciders(&[Kind::Message]))),
@@ -187,7 +197,7 @@ impl Options {
                 ..route("/centrifuge/asked-named", Handler::Centrifuge)
             },
             Route {
-                identity: Identity::Token(tokens()),
+                identity: Identity::Token(tokens(Anonymous::None)),
                 deciders: Some(Arc::new(deciders(&[Kind::Message]))),
                 ..route("/centrifuge/asked-jwt", Handler::Centrifuge)
             },
@@ -309,6 +319,7 @@ impl Options {
             listeners,
             routes,
             limits: self.limits.clone(),
+            accepts_unknown_fields: self.accepts_unknown_fields,
             publishing: Publishing::new(self.publish_rate, api_keys.len()),
             api_keys,
             admin_keys: vec![ApiKey::new(ADMIN_KEY)],
@@ -346,6 +357,7 @@ fn namespaces() -> Namespaces {
                 access,
                 presence: name != "price",
                 join_leave: name == "chat",
+                force_push_join_leave: false,
                 leave_delay_ms: 5_000,
                 told: Told::Nothing,
                 slow_miss: false,
@@ -375,6 +387,16 @@ fn namespaces() -> Namespaces {
             },
         );
     }
+    let told = Namespace {
+        access: veche_hub::Access {
+            subscribe: Subscribing::Client,
+            publish: Publishes::Nobody,
+        },
+        join_leave: true,
+        force_push_join_leave: true,
+        ..Namespace::default()
+    };
+    namespaces.insert("told", told);
     let everything = Namespace {
         access: veche_hub::Access {
             subscribe: Subscribing::Client,
@@ -424,7 +446,7 @@ impl Keychain for Known {
     }
 }
 
-fn tokens() -> Arc<Tokens> {
+fn tokens(anonymous: Anonymous) -> Arc<Tokens> {
     let keys = Keys::secret(SECRET).expect("long enough");
     let rules = Rules {
         leeway_s: 0,
@@ -432,8 +454,12 @@ fn tokens() -> Arc<Tokens> {
     };
     Arc::new(Tokens {
         places: vec![Place::Query("token".into())],
-        rules,
-        keys: Arc::new(Known(Arc::new(keys))),
+        connections: Verifier {
+            rules,
+            keys: Arc::new(Known(Arc::new(keys))),
+        },
+        subscriptions: None,
+        anonymous,
     })
 }
 

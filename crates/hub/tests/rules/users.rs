@@ -148,6 +148,7 @@ fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_cha
         Instruction::to_all(Deed::Refresh {
             is_expired,
             expires_at_s: None,
+            info: None,
         })
     };
     for (instruction, answers, mails) in [

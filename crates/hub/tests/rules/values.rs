@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use veche_hub::{
     Answer, Audience, CONNECTED_MAX, ClientInfo, Connected, Connections, ENCODINGS_MAX, Encodings,
-    Format, Hub, Info, LISTED_MAX, Listing, Mail, Options, Payload, PayloadKind, PublishOptions,
-    Ticket, WorkerId,
+    Format, Glob, Hub, Info, LISTED_MAX, Listing, Mail, Options, Payload, PayloadKind,
+    PublishOptions, Ticket, WorkerId,
 };
 
 use crate::common::session;
@@ -16,6 +16,7 @@ use crate::node::{FAR, HOME, NEAR, Node, SOURCE};
 const ASKER: Ticket = Ticket(5);
 
 fn list(node: &mut Node, pattern: &str) -> (Listing, u32) {
+    let pattern = Glob::new(pattern).expect("a pattern");
     node.hub.list((session(9), ASKER), pattern, &mut node.desk)
 }
 
@@ -81,7 +82,7 @@ fn channels_with_subscribers_are_listed_by_their_home() {
     // A request of another worker.
     node.desk.sent.clear();
     let mail = Mail::List {
-        pattern: Arc::from(&*one),
+        pattern: Arc::new(Glob::new(&one).expect("a pattern")),
         session: session(1),
         ticket: ASKER,
     };

@@ -1,12 +1,14 @@
 //! Public keys in PEM: SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
 
-use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519};
+use x509_parser::oid_registry::{
+    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_NIST_EC_P521, OID_SIG_ED25519,
+};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer as _;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-use super::{BadKeys, Key, Material};
+use super::{BadKeys, Curve, Key, Material};
 
 /// The keys of a file, in its order.
 pub(super) fn read(text: &[u8]) -> Result<Vec<Key>, BadKeys> {
@@ -41,10 +43,14 @@ fn material(info: &SubjectPublicKeyInfo<'_>) -> Option<Material> {
         return Material::ed25519(bits);
     }
     if *kind == OID_KEY_TYPE_EC_PUBLIC_KEY {
-        let curve = info.algorithm.parameters.as_ref()?.as_oid().ok()?;
-        return (curve == OID_EC_P256)
-            .then(|| Material::p256(bits))
-            .flatten();
+        let named = info.algorithm.parameters.as_ref()?.as_oid().ok()?;
+        let known = [
+            (OID_EC_P256, Curve::P256),
+            (OID_NIST_EC_P384, Curve::P384),
+            (OID_NIST_EC_P521, Curve::P521),
+        ];
+        let (_, curve) = known.into_iter().find(|(oid, _)| *oid == named)?;
+        return Material::point(curve, bits);
     }
     match info.parsed().ok()? {
         PublicKey::RSA(key) => Material::rsa(key.modulus, key.exponent),

@@ -4,7 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 
-use super::{BadKeys, KEYS_MAX, Key, Material};
+use super::{BadKeys, Curve, KEYS_MAX, Key, Material, UNCOMPRESSED};
+use crate::Algorithm;
 
 #[derive(Deserialize)]
 struct Set {
@@ -54,28 +55,31 @@ fn key(member: Member) -> Option<Key> {
     }
     let material = match (member.kty.as_str(), member.crv.as_deref()) {
         ("RSA", _) => Material::rsa(&bytes(member.n?)?, &bytes(member.e?)?)?,
-        ("EC", Some("P-256")) => {
-            let mut point = vec![4];
+        ("EC", Some(name)) => {
+            let curve = Curve::named(name)?;
+            let mut point = vec![UNCOMPRESSED];
             // RFC 7518, section 6.2.1.2: each coordinate has its full length.
             for coordinate in [bytes(member.x?)?, bytes(member.y?)?] {
-                if coordinate.len() != 32 {
+                if coordinate.len() != curve.coordinate_bytes() {
                     return None;
                 }
                 point.extend(coordinate);
             }
-            Material::p256(&point)?
+            Material::point(curve, &point)?
         }
         ("OKP", Some("Ed25519")) => Material::ed25519(&bytes(member.x?)?)?,
         // "oct" among them: a secret that is published is none.
         _ => return None,
     };
-    let key = Key::new(member.kid, material);
-    // One that is meant for another algorithm, such as PS256, is not used for ours.
-    let is_meant = match member.alg.as_deref() {
+    let mut key = Key::new(member.kid, material);
+    key.only = match member.alg.as_deref() {
+        None => None,
         // RFC 9864 has another name for the same.
-        None | Some("Ed25519") => true,
-        Some(name) => name == key.algorithm().name(),
+        Some("Ed25519") => Some(Algorithm::EdDsa),
+        // One that is meant for another algorithm, such as PS256, is not used for ours.
+        Some(name) => Some(Algorithm::named(name)?),
     };
+    let is_meant = key.only.is_none_or(|only| key.is_for(only));
     is_meant.then_some(key)
 }
 

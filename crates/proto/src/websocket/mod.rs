@@ -39,8 +39,9 @@ pub enum Role {
     Client,
 }
 
-/// Up to so many bytes a message may be inflated from as little as its sender likes.
-pub const INFLATE_FREE_BYTES: usize = 64 << 10;
+/// Up to this length a message may be inflated from any number of bytes. Repetitive JSON shrinks as far as an attack does,
+/// and a message of this length costs about a millisecond, which is charged as [work](Codecs::take_work).
+pub const INFLATE_FREE_BYTES: usize = 1 << 20;
 
 /// What a peer may make us hold. Crossing one of them ends the connection with 1009.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

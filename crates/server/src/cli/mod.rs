@@ -25,6 +25,7 @@ mod exit;
 mod generate;
 mod history;
 mod log;
+mod migrate;
 mod new;
 mod push;
 #[cfg(test)]
@@ -64,6 +65,11 @@ enum Command {
     Check(check::CheckArgs),
     /// Print every value that counts and where it came from
     Config,
+    /// Write a veche.toml that means what the configuration of another server does
+    Migrate {
+        #[command(subcommand)]
+        from: migrate::From,
+    },
     /// Push a message to users or into a channel, through the push listener
     Push(PushArgs),
     /// Measure a server: connections, messages, requests, pushes
@@ -258,6 +264,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             let config = config::load(&file)?;
             exit::print(format_args!("{}", config.effective))
         }
+        Command::Migrate { from } => migrate::run(&from),
         Command::Push(args) => push::run(&file, args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),

@@ -151,7 +151,7 @@ pub(super) const CLOSES: &[Row] = &[
     row(
         standard::TOO_BIG,
         "message inflates too far",
-        "a compressed message that becomes far longer than it came",
+        "a compressed message of more than 1 MiB that becomes far longer than it came",
         &["route.inflate_ratio_max"],
         BROKEN,
     ),
@@ -602,6 +602,13 @@ pub(super) const ERRORS: &[Row] = &[
         "with status 401",
         &["api.keys"],
         ANSWERS,
+    ),
+    row(
+        backend::UNKNOWN_CHANNEL as u16,
+        "unknown channel",
+        "there is no `[[namespace]]` for the channel",
+        &["limits.unknown_namespace"],
+        "veche_pushes_refused_total",
     ),
     row(
         backend::METHOD_NOT_FOUND as u16,

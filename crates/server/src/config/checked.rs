@@ -59,8 +59,8 @@ pub(super) struct World<'w> {
     pub(super) secret: &'w dyn Fn(&SecretSource) -> Result<Secret, String>,
     /// Whether those that vouch for clients can be read.
     pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
-    /// Whether keys of tokens can be read; an error is a line to act on.
-    pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<(), String>,
+    /// Reads keys of tokens; returns the length of a secret that is short. An error is a line to act on.
+    pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<Option<usize>, String>,
     /// Whether passwords can be judged by this service; an error is a line to act on.
     pub(super) pam: &'w dyn Fn(&veche_pam::Service) -> Result<(), String>,
     /// The system's for what has to be kept, if it gives one.
@@ -130,6 +130,8 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let wildcards = Checker::wildcards(all(Section::Namespace));
     let history = checker.history(one(Section::History), &namespaces);
     let jwt = checker.jwt(one(Section::Jwt));
+    let subscription_jwt = checker.jwt(one(Section::SubscriptionJwt));
+    checker.is_used(one(Section::SubscriptionJwt));
     checker.ambient(all(Section::Route).zip(&routes), jwt.as_ref());
     let identity_hook = checker.identity_hook(one(Section::IdentityHook));
     let hooks = checker.hooks(
@@ -192,6 +194,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         limits,
         acme: acme.expect("a problem otherwise"),
         jwt,
+        subscription_jwt,
         identity_hook: identity_hook.expect("a problem otherwise"),
         hooks,
         listener,
@@ -478,6 +481,7 @@ impl Checker<'_> {
         }
         Api {
             blocks,
+            accepts_unknown_fields: word(table, "unknown_fields") == "accept",
             publish_rate: rate(table, "publish_rate"),
             keys,
             files,
@@ -539,9 +543,12 @@ fn limits(table: &Table) -> Limits {
     };
     let duration = |name| maybe(name).unwrap_or(Duration::ZERO);
     Limits {
+        refuses_unknown_namespaces: word(table, "unknown_namespace") == "error",
         connections: number("connections").map_or(ConnectionCap::Auto, ConnectionCap::Count),
         connections_per_address: number("connections_per_address"),
         connections_per_user: number("connections_per_user"),
+        channels_per_client: number("channels_per_client").expect("has a default"),
+        channel_name_bytes_max: number("channel_name_bytes_max").expect("has a default"),
         memory: match table.value("memory_limit") {
             Some(Value::Size(bytes)) => MemoryLimit::Bytes(bytes),
             Some(Value::Off | Value::Word("off")) => MemoryLimit::Off,

@@ -37,6 +37,7 @@ pub(crate) enum Section {
     History,
     Limits,
     Jwt,
+    SubscriptionJwt,
     IdentityHook,
     Hooks,
     Pam,
@@ -47,7 +48,7 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
@@ -59,6 +60,7 @@ impl Section {
         Self::History,
         Self::Limits,
         Self::Jwt,
+        Self::SubscriptionJwt,
         Self::IdentityHook,
         Self::Hooks,
         Self::Pam,
@@ -81,6 +83,7 @@ impl Section {
             Self::History => "history",
             Self::Limits => "limits",
             Self::Jwt => "jwt",
+            Self::SubscriptionJwt => "subscription_jwt",
             Self::IdentityHook => "identity_hook",
             Self::Hooks => "hooks",
             Self::Pam => "pam",
@@ -119,6 +122,7 @@ impl Section {
             Self::History => "[history]",
             Self::Limits => "[limits]",
             Self::Jwt => "[jwt]",
+            Self::SubscriptionJwt => "[subscription_jwt]",
             Self::IdentityHook => "[identity_hook]",
             Self::Hooks => "[hooks]",
             Self::Pam => "[pam]",
@@ -173,6 +177,9 @@ impl Section {
             }
             Self::Jwt => {
                 "Tokens that say who a client is, for routes with `identity = \"jwt\"`: whose, and by which keys they are checked. See [the guide](../guide/identity.md)."
+            }
+            Self::SubscriptionJwt => {
+                "Keys and rules for the subscription tokens of routes with `handler = \"centrifuge\"` and `identity = \"jwt\"`, where they differ from those of connection tokens. Without the section `[jwt]` counts for both; with it nothing of `[jwt]` counts for subscription tokens."
             }
             Self::IdentityHook => {
                 "How the back end is asked who a client is, for routes with `identity = \"http:URL\"`. See [the guide](../guide/identity.md)."
@@ -257,6 +264,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(history::HISTORY)
         .chain(limits::LIMITS)
         .chain(identity::JWT)
+        .chain(identity::JWT_PLACES)
+        .chain(identity::SUBSCRIPTION_JWT)
         .chain(identity::HOOK)
         .chain(hooks::HOOKS)
         .chain(pam::PAM)
@@ -576,6 +585,18 @@ static API: &[Directive] = &[
         handlers: &[],
         change: Change::Restart,
         doc: "The file in which it is written down which users and tokens `block_user`, `revoke_token` and `invalidate_user_tokens` keep out, so that a restart lets nobody in again. A line of JSON for each word, written before the call is answered. The server's user has to be allowed to make files in its folder: at a start it is read and made if there is none; what is over is taken out of it when the server has run for an hour and most of it is over, for a clock may be ahead until it has been set.",
+    },
+    Directive {
+        section: Section::Api,
+        name: "unknown_fields",
+        kind: Kind::Word {
+            words: &["refuse", "accept"],
+            hidden: &[],
+        },
+        default: Default::Toml("\"refuse\""),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "What becomes of a call by HTTP with a field that it does not have. `\"refuse\"`: error 107, which names the nearest field. `\"accept\"`: the field means nothing, as to Centrifugo; for its older clients, and for those of its commercial edition.",
     },
     Directive {
         section: Section::Api,

@@ -1,4 +1,4 @@
-//! `[jwt]`, `[identity_hook]` and `[pam]` once they have been checked: how it is found out who a client is.
+//! `[jwt]`, `[subscription_jwt]`, `[identity_hook]` and `[pam]` once they have been checked: how it is found out who a client is.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,15 +6,69 @@ use std::time::Duration;
 use veche_calls::SecretUrl;
 use veche_frontends::identity::token::Place;
 use veche_frontends::rate::Rate;
-use veche_jwt::{Keys, Rules};
+use veche_jwt::{Keys, Rules, SECRET_BYTES_MIN};
 
-/// `[jwt]`: tokens of one issuer.
+/// `[jwt]` or `[subscription_jwt]`: tokens of one issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Jwt {
     pub(crate) keys: KeySource,
+    /// The secret that was in use before.
+    pub(crate) previous: Option<Previous>,
+    pub(crate) refuses_short_secrets: bool,
     pub(crate) rules: Rules,
-    /// At least one.
+    /// Where connection tokens are looked for in requests; at least one, none for subscription tokens.
     pub(crate) places: Vec<Place>,
+}
+
+/// A secret that still counts beside the one that took its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Previous {
+    pub(crate) keys: KeySource,
+    /// In seconds since 1970; `None`: for as long as it is named.
+    pub(crate) until_s: Option<u64>,
+}
+
+impl Jwt {
+    /// The files that keys or authorities are read from.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let previous = self.previous.iter().map(|previous| &previous.keys);
+        let sources = std::iter::once(&self.keys).chain(previous);
+        sources.filter_map(KeySource::file)
+    }
+
+    /// The keys, read now; `None` where they are the issuer's to tell.
+    ///
+    /// # Errors
+    /// They can't be read, or used; as a line to act on, which shows nothing of them.
+    pub(crate) fn read(&self) -> Result<Option<Keys>, String> {
+        let Some(keys) = self.checked(&self.keys)? else {
+            return Ok(None);
+        };
+        let Some(previous) = &self.previous else {
+            return Ok(Some(keys));
+        };
+        let keys = match self.checked(&previous.keys)? {
+            None => Ok(keys),
+            Some(before) => keys.with_previous(before, previous.until_s),
+        };
+        keys.map(Some).map_err(|why| why.to_string())
+    }
+
+    fn checked(&self, source: &KeySource) -> Result<Option<Keys>, String> {
+        let keys = source.read()?;
+        let short = keys.as_ref().and_then(Keys::short_secret);
+        match short.filter(|_| self.refuses_short_secrets) {
+            Some(length) => Err(short_secret(length)),
+            None => Ok(keys),
+        }
+    }
+}
+
+/// What is said of a secret of this length in bytes.
+pub(super) fn short_secret(length: usize) -> String {
+    format!(
+        "the secret has {length} bytes; one of less than {SECRET_BYTES_MIN} can be guessed by trying: make one with `openssl rand -hex 32`"
+    )
 }
 
 /// Where the keys are that tokens are checked with.

@@ -97,7 +97,10 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.to_string()),
             },
-            jwt_keys: &|source| source.read().map(|_| ()),
+            jwt_keys: &|source| {
+                let keys = source.read()?;
+                Ok(keys.and_then(|keys| keys.short_secret()))
+            },
             pam: &|service| pam(service, &probed),
             secret: &secret,
             state_folder: state_folder(),
@@ -118,7 +121,7 @@ pub(crate) fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
             is_for_everybody: &|_| false,
             certificate: &|_, _| Ok(checked::CertificateFacts::unjudged()),
             client_ca: &|_| Ok(()),
-            jwt_keys: &|_| Ok(()),
+            jwt_keys: &|_| Ok(None),
             pam: &|_| Ok(()),
             secret: &secret,
             state_folder: state_folder(),

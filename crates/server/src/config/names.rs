@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net};
 use veche_calls::SecretUrl;
 use veche_frontends::access::ClientAddress;
-use veche_frontends::identity::token::Place;
+use veche_frontends::identity::token::{Anonymous, Place};
 use veche_hub::{Audience, Namespaces};
 use veche_pam::Service;
 
@@ -341,8 +341,8 @@ pub(crate) enum Identity {
     Header(String),
     /// The certificate that a client shows.
     Certificate(Field),
-    /// A token, by `[jwt]`.
-    Token,
+    /// A token, by `[jwt]`; some clients may have no user.
+    Token(Anonymous),
     /// The back end behind this URL, by `[identity_hook]`.
     Hook(SecretUrl),
     /// A name and a password, which this service of PAM judges, by `[pam]`.
@@ -374,7 +374,7 @@ impl Identity {
         match text {
             "none" => return Ok(Self::None),
             "mtls" => return Ok(Self::Certificate(Field::Any)),
-            "jwt" => return Ok(Self::Token),
+            "jwt" => return Ok(Self::Token(Anonymous::None)),
             _ => {}
         }
         let make = match text.split_once(':') {
@@ -471,7 +471,7 @@ impl fmt::Display for Identity {
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Header(name) => write!(f, "header:{name}"),
-            Self::Token => f.write_str("jwt"),
+            Self::Token(_) => f.write_str("jwt"),
             Self::Hook(url) => write!(f, "http:{url}"),
             Self::Pam(service) => write!(f, "pam:{service}"),
             Self::Certificate(field) => {

@@ -71,7 +71,8 @@ fn checked(text: &str) -> Result<Config, Report> {
                 {
                     Err(format!("{}: there is no such file", path.display()))
                 }
-                _ => Ok(()),
+                KeySource::SecretVariable(name) if name == "SHORT" => Ok(Some(6)),
+                _ => Ok(None),
             },
             secret: &|source| match source {
                 SecretSource::Here(secret) => Ok(secret.clone()),
@@ -261,9 +262,12 @@ fn a_full_file() {
 fn the_defaults() {
     let config = good(LISTEN);
     let expected = Limits {
+        refuses_unknown_namespaces: false,
         connections: ConnectionCap::Auto,
         connections_per_address: None,
         connections_per_user: None,
+        channels_per_client: 128,
+        channel_name_bytes_max: 255,
         memory: MemoryLimit::Auto,
         handshakes_per_address: None,
         header_timeout: Duration::from_secs(10),

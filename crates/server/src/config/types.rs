@@ -55,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) acme: Acme,
     /// `[jwt]`; `None` where it says nothing of keys, and then no route needs any.
     pub(crate) jwt: Option<Jwt>,
+    /// `None`: that of connections counts for subscriptions.
+    pub(crate) subscription_jwt: Option<Jwt>,
     /// `[identity_hook]`
     pub(crate) identity_hook: IdentityHook,
     /// Of `[events]`: the place in `apps` of the one that is told.
@@ -108,6 +110,11 @@ impl Config {
             route.listeners = listeners_called(&route.listen, there());
         }
         self
+    }
+
+    /// The sections about tokens.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &Jwt> {
+        self.jwt.iter().chain(&self.subscription_jwt)
     }
 
     /// The first listener with that role.
@@ -487,6 +494,8 @@ pub(crate) struct Namespace {
     pub(crate) presence: bool,
     /// Whether they tell who joins and leaves.
     pub(crate) join_leave: bool,
+    /// Whether also clients are told that did not ask for it.
+    pub(crate) force_push_join_leave: bool,
     /// What the back end is told of them.
     pub(crate) told: Told,
     /// How long a user who has gone may come back; 0: not at all.
@@ -533,9 +542,14 @@ pub(crate) enum StaticRoot {
 /// `[limits]`: what one client, and all of them, may take. In each `Option`, `None` is "off".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
+    /// Channels of namespaces that the file does not name are errors.
+    pub(crate) refuses_unknown_namespaces: bool,
     pub(crate) connections: ConnectionCap,
     pub(crate) connections_per_address: Option<u32>,
     pub(crate) connections_per_user: Option<u32>,
+    /// Of Centrifugo's protocol.
+    pub(crate) channels_per_client: u32,
+    pub(crate) channel_name_bytes_max: u32,
     pub(crate) memory: MemoryLimit,
     pub(crate) handshakes_per_address: Option<Rate>,
     pub(crate) header_timeout: Duration,
@@ -584,6 +598,8 @@ pub(crate) enum MemoryLimit {
 pub(crate) struct Api {
     /// Where it is written down who is not let in.
     pub(crate) blocks: Option<PathBuf>,
+    /// Fields of calls that are not known mean nothing; otherwise they are errors.
+    pub(crate) accepts_unknown_fields: bool,
     /// Of publications, for each key; `None`: as fast as they are worked on.
     pub(crate) publish_rate: Option<Rate>,
     /// Any one of them opens the API; with none, none is asked for, which only listeners on loopback may do.

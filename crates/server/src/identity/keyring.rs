@@ -241,6 +241,8 @@ mod tests {
         };
         let jwt = Jwt {
             keys: KeySource::Published(published),
+            previous: None,
+            refuses_short_secrets: false,
             rules: Rules::default(),
             places: vec![Place::Bearer],
         };

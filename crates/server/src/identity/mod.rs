@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tracing::error;
 use veche_calls::SecretUrl;
-use veche_frontends::identity::token::Tokens;
+use veche_frontends::identity::token::{Anonymous, Tokens, Verifier};
 use veche_frontends::identity::{Identity, basic::Login, hook::Hook};
 use veche_jwt::Keys;
 use veche_outbound::Outbound;
@@ -50,8 +50,9 @@ pub(crate) struct Identities {
 
 #[derive(Debug, Default)]
 struct Kept {
-    tokens: Option<Arc<Tokens>>,
-    keyring: Option<Arc<Keyring>>,
+    tokens: Option<Tokens>,
+    /// Of connection tokens, and of subscription tokens that have their own.
+    keyrings: [Option<Arc<Keyring>>; 2],
     /// By their URLs.
     hooks: HashMap<SecretUrl, Arc<BackEnd>>,
     /// `None` where no route asks it.
@@ -72,37 +73,42 @@ impl Identities {
     pub(crate) fn begin(&self, config: &Config) {
         let keys = self.read(config).unwrap_or_else(|why| {
             error!("jwt: no token can be checked: {why}");
-            None
+            [None, None]
         });
         self.reload(config, keys);
     }
 
-    /// Reads the keys that a new configuration names; `None` where there are none to read.
+    /// Reads the keys that a new configuration names, of connection tokens and of subscription tokens; `None` where there
+    /// are none to read.
     ///
     /// # Errors
     /// They can't be read, as a line to act on.
-    pub(crate) fn read(&self, config: &Config) -> Result<Option<Keys>, String> {
-        match &config.jwt {
-            Some(jwt) => jwt.keys.read(),
+    pub(crate) fn read(&self, config: &Config) -> Result<[Option<Keys>; 2], String> {
+        let [connections, subscriptions] = sections_of(config).map(|jwt| match jwt {
+            Some(jwt) => jwt.read(),
             None => Ok(None),
-        }
+        });
+        Ok([connections?, subscriptions?])
     }
 
     /// Takes over a new configuration with the keys that were read.
-    pub(crate) fn reload(&self, config: &Config, keys: Option<Keys>) {
+    pub(crate) fn reload(&self, config: &Config, keys: [Option<Keys>; 2]) {
         let mut kept = self.kept.lock();
-        match &config.jwt {
-            None => (kept.tokens, kept.keyring) = (None, None),
-            Some(jwt) => {
-                let before = kept.keyring.take_if(|before| before.is_of(jwt));
-                let keyring =
-                    before.unwrap_or_else(|| Keyring::new(jwt, &self.outbound, &self.figures));
-                if let Some(keys) = keys {
-                    keyring.set(keys);
-                }
-                kept.set_tokens(jwt, keyring);
+        let sections = sections_of(config).into_iter().zip(keys);
+        for (place, (jwt, keys)) in sections.enumerate() {
+            let Some(jwt) = jwt else {
+                kept.keyrings[place] = None;
+                continue;
+            };
+            let before = kept.keyrings[place].take_if(|before| before.is_of(jwt));
+            let keyring =
+                before.unwrap_or_else(|| Keyring::new(jwt, &self.outbound, &self.figures));
+            if let Some(keys) = keys {
+                keyring.set(keys);
             }
+            kept.keyrings[place] = Some(keyring);
         }
+        kept.set_tokens(config);
         drop(kept);
         self.reload_hooks(config);
         self.reload_passwords(config);
@@ -152,11 +158,13 @@ impl Identities {
 
     /// Has keys fetched that are due; when to look again, if ever.
     pub(crate) fn look(&self) -> Option<Instant> {
-        let keyring = self.kept.lock().keyring.clone()?;
-        if !keyring.is_published() {
-            return None;
-        }
-        keyring.look();
+        let keyrings = self.kept.lock().keyrings.clone();
+        let published = keyrings.iter().flatten();
+        let mut published = published
+            .filter(|keyring| keyring.is_published())
+            .peekable();
+        published.peek()?;
+        published.for_each(|keyring| keyring.look());
         Some(now() + LOOK_EVERY)
     }
 
@@ -164,7 +172,13 @@ impl Identities {
     pub(crate) fn identity(&self, identity: &config::Identity) -> Option<Identity> {
         let kept = self.kept.lock();
         match identity {
-            config::Identity::Token => kept.tokens.clone().map(Identity::Token),
+            config::Identity::Token(anonymous) => {
+                let tokens = kept.tokens.clone()?;
+                Some(Identity::Token(Arc::new(Tokens {
+                    anonymous: *anonymous,
+                    ..tokens
+                })))
+            }
             config::Identity::Hook(url) => {
                 let hook = kept.hooks.get(url)?;
                 Some(Identity::Hook(Arc::clone(hook) as Arc<dyn Hook>))
@@ -190,7 +204,8 @@ impl Identities {
     /// Keys that are in use, and back ends that are left alone for now.
     pub(crate) fn state(&self) -> (usize, usize) {
         let kept = self.kept.lock();
-        let keys = kept.keyring.as_ref().map_or(0, |keyring| keyring.count());
+        let keyrings = kept.keyrings.iter().flatten();
+        let keys = keyrings.map(|keyring| keyring.count()).sum();
         let broken = kept.hooks.values().filter(|hook| hook.is_left_alone());
         (keys, broken.count())
     }
@@ -204,13 +219,29 @@ fn identities_of(config: &Config) -> impl Iterator<Item = &config::Identity> {
         .filter_map(|route| route.handler.identity())
 }
 
+/// What is said of connection tokens, and of subscription tokens that differ.
+fn sections_of(config: &Config) -> [Option<&config::Jwt>; 2] {
+    [config.jwt.as_ref(), config.subscription_jwt.as_ref()]
+}
+
 impl Kept {
-    fn set_tokens(&mut self, jwt: &config::Jwt, keyring: Arc<Keyring>) {
-        self.tokens = Some(Arc::new(Tokens {
-            places: jwt.places.clone(),
-            rules: jwt.rules.clone(),
-            keys: Arc::clone(&keyring) as _,
-        }));
-        self.keyring = Some(keyring);
+    fn set_tokens(&mut self, config: &Config) {
+        let verifiers = sections_of(config).into_iter().zip(&self.keyrings);
+        let mut verifiers = verifiers.map(|(jwt, keyring)| {
+            Some(Verifier {
+                rules: jwt?.rules.clone(),
+                keys: Arc::clone(keyring.as_ref()?) as _,
+            })
+        });
+        let (connections, subscriptions) = (verifiers.next(), verifiers.next());
+        self.tokens = connections.flatten().map(|connections| Tokens {
+            places: config
+                .jwt
+                .as_ref()
+                .map_or_else(Vec::new, |jwt| jwt.places.clone()),
+            connections,
+            subscriptions: subscriptions.flatten(),
+            anonymous: Anonymous::None,
+        });
     }
 }

@@ -115,6 +115,31 @@ fn bombs_of_the_allowed_size() {
     });
 }
 
+/// Repetitive JSON of a megabyte: honest clients send it too, so it is carried out, and its cost is its sender's.
+#[test]
+fn repetitive_messages_of_a_megabyte() {
+    let row = r#"{"id":0,"name":"","tags":[]},"#;
+    let text = format!("[{}0]", row.repeat(((1 << 20) - 4) / row.len()));
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(text.as_bytes()).expect("into memory");
+    encoder.flush().expect("into memory");
+    let whole = frame(TEXT | DEFLATED, encoder.get_ref());
+    assert!(whole.len() * 200 < text.len(), "{}", whole.len());
+    let attack = Attack {
+        options: OPTIONS,
+        ..Attack::default()
+    };
+    attack.run(|target, _| {
+        let mut socket = open(target.address, "/large", OFFER);
+        for _ in 0..10 {
+            socket.write_all(&whole).expect("the server reads");
+            let (first, _) = hear(&mut socket).expect("an echo");
+            assert_eq!(first & 0x0f, 1);
+            target.landed();
+        }
+    });
+}
+
 /// Four hundred that have said one compressed word each and stay.
 #[test]
 fn windows_that_nobody_uses_any_more() {

@@ -1,5 +1,6 @@
 //! Clients of Centrifugo's protocol on the real server: what they miss comes back, what they get wrong has its code.
 
+mod api;
 mod deltas;
 mod filters;
 mod hooks;

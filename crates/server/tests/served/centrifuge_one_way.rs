@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use super::jwt::handshake;
 use crate::support::{Lines, Options, Server, Setup, Socket, call, on_all};
 
 const CONFIG: &str = "[[route]]\npath = \"/all/*\"\nhandler = \"centrifuge\"\n\
@@ -137,6 +138,15 @@ fn they_are_told_what_happens_and_why_it_ends() {
                 json!({ "channel": "#ann", "pub": { "data": { "for": "her" }, "offset": 1 } })
             );
         }
+        // The address of a handshake may have the request.
+        let encoded = connect.to_string().replace('"', "%22");
+        let target = format!("/users/uni_websocket?user=eve&cf_connect={encoded}");
+        let mut by_address = Socket::open(server.public, &target);
+        let first: Value = serde_json::from_str(&by_address.text()).expect("JSON");
+        assert_eq!(first["connect"]["subs"]["open:1"], json!({}));
+        let bad = handshake(server.public, "/all/uni_websocket?cf_connect=[]", "");
+        assert_eq!(bad.status, 400, "{bad:?}");
+        drop(by_address);
         // One whose request says nothing of use is told so.
         let mut bad = Response::stream(&server, "/all/uni_http_stream", &json!([]));
         assert_eq!(bad.push()["disconnect"]["code"], 3501);

@@ -33,7 +33,7 @@ secret_file = \"secret\"
 token = [\"bearer\", \"protocol\", \"query:token\", \"cookie:session\"]
 ";
 
-fn encode(bytes: impl AsRef<[u8]>) -> String {
+pub(super) fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
@@ -43,14 +43,14 @@ pub(super) fn now_s() -> u64 {
     since.expect("after 1970").as_secs()
 }
 
-fn token(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
+pub(super) fn token(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
     let (header, claims) = (encode(header.to_string()), encode(claims.to_string()));
     let message = format!("{header}.{claims}");
     let signature = encode(sign(message.as_bytes()));
     format!("{message}.{signature}")
 }
 
-fn hs256(secret: &[u8]) -> impl FnOnce(&[u8]) -> Vec<u8> {
+pub(super) fn hs256(secret: &[u8]) -> impl FnOnce(&[u8]) -> Vec<u8> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
     move |message| hmac::sign(&key, message).as_ref().to_vec()
 }
@@ -59,7 +59,7 @@ pub(super) fn shared(claims: &Value) -> String {
     token(&json!({"alg": "HS256"}), claims, hs256(SECRET.as_bytes()))
 }
 
-fn claims(user: &str) -> Value {
+pub(super) fn claims(user: &str) -> Value {
     json!({"sub": user, "exp": now_s() + 600})
 }
 
@@ -84,16 +84,16 @@ pub(super) fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
-fn status(server: &Server, token: &str) -> u16 {
+pub(super) fn status(server: &Server, token: &str) -> u16 {
     handshake(server.public, "/jwt", &bearer(token)).status
 }
 
-fn count(server: &Server, name: &str, label: &str) -> f64 {
+pub(super) fn count(server: &Server, name: &str, label: &str) -> f64 {
     let labels: &[&str] = if label.is_empty() { &[] } else { &[label] };
     Metrics::scrape(server.internal).sum(name, labels)
 }
 
-fn start(setup: Setup, jwt: &str, files: &[(&str, &str)]) -> Server {
+pub(super) fn start(setup: Setup, jwt: &str, files: &[(&str, &str)]) -> Server {
     Server::serving(setup, &format!("{PUSH}{jwt}"), files)
 }
 
@@ -142,19 +142,19 @@ fn a_token_says_who_it_is_wherever_it_stands() {
 }
 
 /// A key pair in PEM that `openssl` has made; signs by the same tool.
-struct Rsa<'f> {
-    folder: &'f Path,
+pub(super) struct Rsa<'f> {
+    pub(super) folder: &'f Path,
 }
 
 impl Rsa<'_> {
-    fn new(folder: &Path) -> Rsa<'_> {
+    pub(super) fn new(folder: &Path) -> Rsa<'_> {
         let rsa = Rsa { folder };
         rsa.openssl("genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out private.pem");
         rsa.openssl("pkey -in private.pem -pubout -out public.pem");
         rsa
     }
 
-    fn openssl(&self, arguments: &str) {
+    pub(super) fn openssl(&self, arguments: &str) {
         let mut command = Command::new("openssl");
         command.args(arguments.split(' ')).current_dir(self.folder);
         let output = command.output().expect("openssl is there");
@@ -220,6 +220,11 @@ fn forged_tokens_get_401_and_their_reason_is_counted() {
             ),
             (
                 "algorithm",
+                token(&json!({"alg": "ES256"}), &good, |message| rsa.sign(message)),
+            ),
+            // Signed by the same key, with another digest.
+            (
+                "signature",
                 token(&json!({"alg": "RS512"}), &good, |message| rsa.sign(message)),
             ),
             ("signature", format!("{head}.{other_user}.{signature}")),
@@ -400,14 +405,15 @@ fn without_keys_nobody_gets_in_until_there_are_some() {
 #[test]
 fn a_new_secret_is_taken_at_a_reload() {
     on_all(|setup| {
-        let server = start(setup, SHARED, &[("secret", SECRET)]);
+        let strict = format!("{SHARED}short_secret = \"refuse\"\n");
+        let server = start(setup, &strict, &[("secret", SECRET)]);
         let ann = shared(&claims("ann"));
         assert_eq!(status(&server, &ann), 101);
         std::fs::write(server.folder.join("secret"), "short").expect("written");
         let refused = server.ask("reload").expect("an answer");
         assert_eq!(refused["ok"], false, "{refused}");
         assert!(
-            refused.to_string().contains("at least 32 bytes"),
+            refused.to_string().contains("less than 32 can be guessed"),
             "{refused}"
         );
         assert_eq!(status(&server, &ann), 101);

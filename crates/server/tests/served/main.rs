@@ -35,6 +35,7 @@ mod hook;
 mod http_apps;
 mod http_client;
 mod jwt;
+mod jwt_kinds;
 mod ledger;
 mod lifecycle;
 mod limits;

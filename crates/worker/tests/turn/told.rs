@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use veche_frontends::hooks::{Decider, Question, QuestionId, Verdict};
-use veche_frontends::identity::token::{Keychain, Place, Tokens};
+use veche_frontends::identity::token::{Keychain, Place, Tokens, Verifier};
 use veche_frontends::identity::{Certified, Desk, Field, Finding, Identity, Unknown};
 use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, Caller, Dial, End, Process, Terms};
@@ -536,11 +536,11 @@ fn status(writes: &[Write]) -> Option<&str> {
 
 #[test]
 fn a_connection_waits_for_its_user_and_goes_on_with_the_finding() {
-    let tokens = Tokens {
-        places: vec![Place::Query("token".into())],
+    let verifier = Verifier {
         rules: Rules::default(),
         keys: Arc::new(Asked),
     };
+    let tokens = Tokens::new(vec![Place::Query("token".into())], verifier);
     let mut worker = knows_by(Identity::Token(Arc::new(tokens)));
     let peer = id(0, 1);
     worker.handle_accepted(peer, PUBLIC, PEER, ());

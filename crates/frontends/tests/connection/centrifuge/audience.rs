@@ -133,7 +133,8 @@ proptest! {
         let mut peer = client(&mut world, user);
         for look in ["history", "presence", "presence_stats"] {
             let code = refused(&mut world, peer, &json!({ "id": 2, look: place }));
-            prop_assert_eq!(code, Some(103), "{}", look);
+            // Or the channel keeps nothing of the kind, for any client.
+            prop_assert!(matches!(code, Some(103 | 108)), "{}: {:?}", look, code);
         }
         let publish = json!({ "id": 3, "publish": { "channel": name, "data": 1 } });
         let may_publish = expected == Expected::Any;

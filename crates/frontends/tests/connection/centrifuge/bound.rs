@@ -136,7 +136,7 @@ fn fetch_keys(world: &mut World) -> Arc<Fetched> {
             if let Some(Identity::Token(tokens)) = Arc::get_mut(route).map(|one| &mut one.identity)
             {
                 let keys = Arc::clone(&keys) as Arc<dyn Keychain>;
-                Arc::make_mut(tokens).keys = keys;
+                Arc::make_mut(tokens).connections.keys = keys;
             }
         }
     }

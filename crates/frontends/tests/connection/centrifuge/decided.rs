@@ -431,7 +431,7 @@ fn publications_are_published_as_decided() {
 }
 
 #[test]
-fn what_a_client_can_t_read_is_not_written() {
+fn binary_data_are_base64_in_json() {
     let binary = Payload {
         kind: PayloadKind::Binary,
         bytes: Bytes::from_static(&[0, 255]),
@@ -447,9 +447,8 @@ fn what_a_client_can_t_read_is_not_written() {
     let peer = let_in(&mut world, "ann");
     let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
     let (_, heard) = decide(&mut world, peer, rpc, granted(grant.clone()));
-    let (code, _) = heard.closed.expect("closed");
-    assert_eq!(code, 3506);
-    // One that speaks Protobuf can: id 1, connect {}; then id 2, rpc { method "m" }.
+    assert_eq!(heard.lines, [json!({ "id": 2, "rpc": { "data": "AP8=" } })]);
+    // One that speaks Protobuf gets the bytes: id 1, connect {}; then id 2, rpc { method "m" }.
     let peer = world.connect(1, PUBLIC);
     let headers = "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n";
     let answer = world.ask(peer, handshake(PATH, headers));

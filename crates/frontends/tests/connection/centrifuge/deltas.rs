@@ -3,6 +3,8 @@
 #[path = "../../../../centrifuge/tests/fossil/decoder.rs"]
 mod decoder;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use veche_centrifuge::{Data, Delta, Encoding, Publication, Push, PushBody, fossil_delta};
 use veche_proto::websocket::MessageKind;
@@ -105,21 +107,44 @@ fn the_first_is_whole_and_then_come_deltas() {
     }
 }
 
-/// It would be told as text, and make what is none.
+/// JSON clients have base64 of it, so a delta between its bytes would apply to something else.
 #[test]
-fn binary_data_reach_no_client_of_json_by_a_delta() {
+fn json_clients_take_no_deltas_from_or_to_binary_data() {
     let mut world = world(1);
     let back_end = world.connect(0, PUSH);
-    let (mut client, _) = Client::subscribe(&mut world, 0, wants("price:1"));
-    let first = json!({ "log": "a".repeat(200) });
-    publish(&mut world, back_end, "price:1", &first, &Value::Null);
-    assert_eq!(client.take(&mut world), [(first, false)]);
-    // The same, and another line.
-    let line = json!({ "channel": "price:1", "binary": "eyJsb2ciOiJhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYSJ9CnsibG9nIjoibW9yZSJ9" });
-    assert!(world.ask(back_end, format!("{line}\n")).is_empty());
-    let heard = take(&mut world, client.peer);
-    assert!(heard.lines.is_empty(), "{heard:?}");
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3506));
+    let (mut client, joined) = Client::subscribe(&mut world, 0, wants("long:1"));
+    let line = "{\"log\":\"".to_owned() + &"a".repeat(200) + "\"}";
+    let first: Value = serde_json::from_str(&line).expect("JSON");
+    publish(&mut world, back_end, "long:1", &first, &Value::Null);
+    assert_eq!(client.take(&mut world), [(first.clone(), false)]);
+    // The same and another line, which together are no JSON; and then bytes that are.
+    let two = STANDARD.encode(format!("{line}\n{{}}"));
+    let more = STANDARD.encode(line.replace("a\"", "a!\""));
+    let mut more_read = first.clone();
+    more_read["log"] = json!("a".repeat(200) + "!");
+    let all = [
+        (json!({ "binary": two }), json!(two), false),
+        (json!({ "data": first }), first.clone(), false),
+        (json!({ "binary": more }), more_read, true),
+        (json!({ "data": first }), first.clone(), true),
+    ];
+    for (line, expected, is_delta) in all.clone() {
+        let mut line = line;
+        line["channel"] = json!("long:1");
+        assert!(world.ask(back_end, format!("{line}\n")).is_empty());
+        assert_eq!(client.take(&mut world), [(expected, is_delta)]);
+    }
+    // It is the same for those that come back.
+    let mut back = wants("long:1");
+    back["recover"] = json!(true);
+    back["epoch"] = joined["epoch"].clone();
+    back["offset"] = json!(1);
+    let (mut late, joined) = Client::subscribe(&mut world, 0, back);
+    assert_eq!(joined["recovered"], true, "{joined}");
+    let missed = joined["publications"].as_array().expect("a list");
+    let read: Vec<_> = missed.iter().map(|one| late.read(one)).collect();
+    let told = all.map(|(_, expected, is_delta)| (expected, is_delta));
+    assert_eq!(read, told);
 }
 
 #[test]
@@ -287,9 +312,7 @@ fn a_delta_is_made_once_for_all_of_both_encodings() {
             channel: "price:1",
             body: PushBody::Publication(publication),
         };
-        Encoding::Protobuf
-            .write_push(&mut expected, &push)
-            .expect("it is binary");
+        Encoding::Protobuf.write_push(&mut expected, &push);
         for peer in &protobuf_clients {
             let bytes = world.take(*peer);
             let last = said(&bytes);

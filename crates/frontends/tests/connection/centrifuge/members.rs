@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Heard, ann, ask, connect, publish, take};
+use super::{Heard, ann, ask, connect, in_seconds, publish, take, token};
 use crate::world::wire::{post, responses};
 use crate::world::{INTERNAL, Options, PUSH, World};
 
@@ -14,12 +14,6 @@ fn sessions_end_with_the_protocol_s_own_codes() {
     });
     let back_end = world.connect(0, PUSH);
     let subscribe = r#"{"id":2,"subscribe":{"channel":"open:1"}}"#;
-    // Data that no JSON can hold.
-    let misfit = ann(&mut world, 0);
-    ask(&mut world, misfit, subscribe);
-    world.ask(back_end, "{\"channel\":\"open:1\",\"binary\":\"AP8=\"}\n");
-    let closed = take(&mut world, misfit).closed;
-    assert_eq!(closed, Some((3506, "inappropriate protocol".to_owned())));
     // A client that reads nothing.
     let slow = ann(&mut world, 0);
     ask(&mut world, slow, subscribe);
@@ -158,4 +152,39 @@ fn a_back_end_subscribes_and_unsubscribes_connections() {
         );
         assert_eq!(take(&mut world, other), Heard::default());
     }
+}
+
+/// Told to each client there, whether it has asked, was subscribed by its back end, or says otherwise by its token.
+#[test]
+fn who_comes_is_told_to_all_where_the_namespace_says_so() {
+    let mut world = super::world(3);
+    let subscribe = r#"{"id":2,"subscribe":{"channel":"told:1"}}"#;
+    let asked = ann(&mut world, 0);
+    ask(&mut world, asked, subscribe);
+    let given = connect(&mut world, 1, "/centrifuge/named?user=eve", &json!({})).0;
+    let caller = world.connect(1, INTERNAL);
+    let body = json!({ "user": "eve", "channel": "told:1" }).to_string();
+    assert_eq!(
+        responses(&world.ask(caller, post("/api/subscribe", &body)))[0].status,
+        200
+    );
+    let exp = in_seconds(&world, 600);
+    let connect_with = |claims: Value| json!({ "token": token(&claims) });
+    let by_token = connect_with(json!({ "sub": "dan", "exp": exp, "channels": ["told:1"] }));
+    let by_token = connect(&mut world, 2, "/centrifuge/jwt", &by_token).0;
+    let wanted = json!({ "force_push_join_leave": { "value": false } });
+    let quiet = json!({ "sub": "kim", "exp": exp, "subs": { "told:1": { "override": wanted } } });
+    let quiet = connect(&mut world, 2, "/centrifuge/jwt", &connect_with(quiet)).0;
+    world.settle();
+    for peer in [asked, given, by_token, quiet] {
+        take(&mut world, peer);
+    }
+    let (bob, reply) = connect(&mut world, 0, "/centrifuge/named?user=bob", &json!({}));
+    ask(&mut world, bob, subscribe);
+    let who = json!({ "user": "bob", "client": reply["client"] });
+    let join = json!({ "push": { "channel": "told:1", "join": { "info": who } } });
+    for peer in [asked, given, by_token] {
+        assert_eq!(take(&mut world, peer).lines, [join.clone()]);
+    }
+    assert_eq!(take(&mut world, quiet), Heard::default());
 }

@@ -18,7 +18,7 @@ enum By {
 
 const ALL: [By; 4] = [By::WebSocket, By::Lines, By::Events, By::PostedEvents];
 
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     let bytes = text.bytes();
     bytes.map(|byte| format!("%{byte:02X}")).collect()
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ask, connect, in_seconds, take, token};
-use crate::world::wire::{get, handshake, responses};
+use crate::world::wire::{get, handshake, response, responses};
 use crate::world::{PUBLIC, Peer, World};
 
 /// Time passes, and the client answers pings; what else it heard.
@@ -170,4 +170,79 @@ fn tokens_that_do_not_hold_open_nothing() {
         ask(&mut world, peer, &command).closed.map(|(code, _)| code),
         Some(3500)
     );
+}
+
+/// Who may have no user, or no token at all, each route says.
+#[test]
+fn anonymous_clients_come_where_the_route_lets_them() {
+    let mut world = super::world(1);
+    let exp = in_seconds(&world, 60);
+    let none = Value::Null;
+    let missing = json!(token(&json!({ "exp": exp, "info": { "guest": 1 } })));
+    let empty = json!(token(&json!({ "sub": "", "exp": exp })));
+    let forged = json!(format!("{}x", token(&json!({ "exp": exp }))));
+    let (refused, unauthorized) = (Err(3500), Err(101));
+    for (path, none_is, token_is) in [
+        ("jwt", unauthorized, refused),
+        ("anonymous-token", unauthorized, Ok(Some(60))),
+        ("anonymous", Ok(None), Ok(Some(60))),
+    ] {
+        for (shown, expected) in [
+            (&none, none_is),
+            (&missing, token_is),
+            (&empty, token_is),
+            (&forged, refused),
+        ] {
+            let peer = world.open(0, &format!("/centrifuge/{path}"));
+            let connect = match shown {
+                Value::Null => json!({}),
+                shown => json!({ "token": shown }),
+            };
+            let command = json!({ "id": 1, "connect": connect }).to_string();
+            let heard = ask(&mut world, peer, &command);
+            let reply = heard.lines.first().unwrap_or(&none);
+            let found = match (heard.closed, reply["error"]["code"].as_u64()) {
+                (Some((code, _)), _) => Err(u64::from(code)),
+                (None, Some(code)) => Err(code),
+                (None, None) => Ok(reply["connect"]["ttl"].as_u64()),
+            };
+            assert_eq!(found, expected, "{path} {shown}");
+            // It has no channel of its own, and is nobody to others.
+            assert_eq!(reply["connect"]["subs"], Value::Null);
+        }
+    }
+    // By the handshake too, where a route of another handler has no later place for a token.
+    let missing = missing.as_str().expect("a token");
+    for (path, token, expected) in [
+        ("anonymous", "", 101),
+        ("anonymous-token", missing, 101),
+        ("jwt", missing, 401),
+        ("anonymous", "nonsense", 401),
+    ] {
+        let target = format!("/centrifuge/{path}?token={token}");
+        let peer = world.connect(0, PUBLIC);
+        let answer = world.ask(peer, handshake(&target, ""));
+        let status = response(&answer, true).0.status;
+        assert_eq!(status, expected, "{path} {token}");
+    }
+}
+
+#[test]
+fn an_anonymous_client_renews_its_token_and_subscribes_with_one() {
+    let mut world = super::world(1);
+    let exp = in_seconds(&world, 60);
+    let own = json!({ "token": token(&json!({ "exp": exp })) });
+    let (peer, reply) = connect(&mut world, 0, "/centrifuge/anonymous-token", &own);
+    assert_eq!(reply["ttl"], 60);
+    let mut say = |command: Value| ask(&mut world, peer, &command.to_string());
+    let room = token(&json!({ "channel": "token:1", "exp": exp }));
+    let subscribe = json!({ "channel": "token:1", "token": room });
+    let joined = say(json!({ "id": 2, "subscribe": subscribe }));
+    assert_eq!(joined.lines[0]["subscribe"]["ttl"], 60);
+    let longer = token(&json!({ "sub": "", "exp": exp + 60 }));
+    let renewed = say(json!({ "id": 3, "refresh": { "token": longer } }));
+    assert_eq!(renewed.lines[0]["refresh"]["ttl"], 120);
+    let other = token(&json!({ "sub": "ann", "exp": exp }));
+    let refused = say(json!({ "id": 4, "refresh": { "token": other } }));
+    assert_eq!(refused.closed.map(|(code, _)| code), Some(3500));
 }

@@ -1,4 +1,5 @@
-//! `[jwt]` and `[identity_hook]`: keys that can be read and are one kind, URLs that can be asked, and routes that need them.
+//! `[jwt]`, `[subscription_jwt]` and `[identity_hook]`: keys that can be read and are one kind, URLs that can be asked, and
+//! routes that need them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,8 +9,9 @@ use veche_calls::{SecretUrl, masked};
 use veche_frontends::identity::token::Place;
 use veche_jwt::Rules;
 
-use super::{Checker, list, text};
-use crate::config::identity::{IdentityHook, Jwt, KeySource, Published};
+use super::{Checker, list, text, word};
+use crate::config::directives::{Default, Section};
+use crate::config::identity::{IdentityHook, Jwt, KeySource, Previous, Published, short_secret};
 use crate::config::names::{Identity, parse_header_name, parse_place};
 use crate::config::raw::Table;
 use crate::config::types::{Handler, Route};
@@ -18,8 +20,11 @@ use crate::config::value::Value;
 /// Those of `[jwt]` that say where keys are; one of them does.
 const SOURCES: [&str; 4] = ["secret_file", "secret_env", "key_file", "jwks"];
 
+/// Those that say where the secret is that was in use before.
+const PREVIOUS: [&str; 2] = ["previous_secret_file", "previous_secret_env"];
+
 impl Checker<'_> {
-    /// `None`: tokens mean nothing here, or something is wrong with it.
+    /// Reads `[jwt]` or `[subscription_jwt]`. `None`: there are no keys, or something is wrong with it.
     pub(super) fn jwt(&mut self, table: &Table) -> Option<Jwt> {
         let given: Vec<&str> = SOURCES.into_iter().filter(|name| table.has(name)).collect();
         let name = match given.as_slice() {
@@ -33,18 +38,18 @@ impl Checker<'_> {
                 return None;
             }
         };
-        let places = self.each(table, "token", parse_place);
+        let places = match table.section {
+            Section::Jwt => self.each(table, "token", parse_place),
+            _ => Some(Vec::new()),
+        };
         if name != "jwks" && table.has("jwks_ca") {
             let why = "jwks_ca: it means nothing without \"jwks\"";
             self.problems.add(table.key_at("jwks_ca"), why);
         }
+        let refuses_short_secrets = word(table, "short_secret") == "refuse";
         let source = self.key_source(table, name)?;
-        if let Err(why) = (self.world.jwt_keys)(&source) {
-            self.problems
-                .add(table.value_at(name), format!("{name}: {why}"));
-        } else if let KeySource::SecretFile(file) = &source {
-            self.only_for_some(name, table.value_at(name), file);
-        }
+        self.keys_of(table, name, &source, refuses_short_secrets);
+        let previous = self.previous(table, name, refuses_short_secrets);
         let places = places?;
         if places.iter().any(|place| matches!(place, Place::Cookie(_))) {
             self.warn(
@@ -54,9 +59,12 @@ impl Checker<'_> {
         }
         Some(Jwt {
             keys: source,
+            previous,
+            refuses_short_secrets,
             rules: Rules {
                 issuers: list(table, "issuer"),
                 audiences: list(table, "audience"),
+                needs_expiry: matches!(table.value("require_exp"), Some(Value::Flag(true))),
                 leeway_s: duration(table, "leeway").as_secs(),
                 user: text(table, "user").expect("has a default"),
             },
@@ -64,11 +72,95 @@ impl Checker<'_> {
         })
     }
 
+    /// Whether keys can be read, and are good for something.
+    fn keys_of(
+        &mut self,
+        table: &Table,
+        name: &str,
+        source: &KeySource,
+        refuses_short_secrets: bool,
+    ) {
+        let at = table.value_at(name);
+        match (self.world.jwt_keys)(source) {
+            Err(why) => self.problems.add(at, format!("{name}: {why}")),
+            Ok(Some(length)) if refuses_short_secrets => {
+                let why = format!("{name}: {}", short_secret(length));
+                self.problems.add(at, why);
+            }
+            Ok(short) => {
+                if let Some(length) = short {
+                    self.warn(at, format!("{name}: {}", short_secret(length)));
+                }
+                if let KeySource::SecretFile(file) = source {
+                    self.only_for_some(name, at, file);
+                }
+            }
+        }
+    }
+
+    /// The secret that was in use before.
+    fn previous(
+        &mut self,
+        table: &Table,
+        beside: &str,
+        refuses_short_secrets: bool,
+    ) -> Option<Previous> {
+        let given: Vec<&str> = PREVIOUS
+            .into_iter()
+            .filter(|name| table.has(name))
+            .collect();
+        let until = "previous_secret_until";
+        let name = match given.as_slice() {
+            [] => {
+                if table.has(until) {
+                    let why = format!("{until}: there is no previous secret");
+                    self.problems.add(table.key_at(until), why);
+                }
+                return None;
+            }
+            [name] if beside.starts_with("secret_") => *name,
+            [name] => {
+                let why = format!("{name}: it means nothing without a secret in its place");
+                self.problems.add(table.key_at(name), why);
+                return None;
+            }
+            [.., last] => {
+                let why = format!("{last}: there is one previous secret at most");
+                self.problems.add(table.key_at(last), why);
+                return None;
+            }
+        };
+        let keys = self.key_source(table, name)?;
+        self.keys_of(table, name, &keys, refuses_short_secrets);
+        let until_s = match table.value(until) {
+            Some(Value::Integer(at_s)) => Some(at_s),
+            _ => None,
+        };
+        Some(Previous { keys, until_s })
+    }
+
+    /// A section of subscription tokens without keys would have no effect.
+    pub(super) fn is_used(&mut self, table: &Table) {
+        // `veche config` writes out what has a default.
+        let mut directives = table.section.directives();
+        let is_given = directives.any(|directive| {
+            matches!(directive.default, Default::Unset(_)) && table.has(directive.name)
+        });
+        if is_given && !SOURCES.iter().any(|name| table.has(name)) {
+            let header = table.section.header();
+            let why = format!(
+                "{header} needs keys to check tokens with: one of {}",
+                sources()
+            );
+            self.problems.add(table.at, why);
+        }
+    }
+
     fn key_source(&mut self, table: &Table, name: &str) -> Option<KeySource> {
         let given = text(table, name)?;
         Some(match name {
-            "secret_file" => KeySource::SecretFile(self.base.join(given)),
-            "secret_env" => KeySource::SecretVariable(given),
+            "secret_file" | "previous_secret_file" => KeySource::SecretFile(self.base.join(given)),
+            "secret_env" | "previous_secret_env" => KeySource::SecretVariable(given),
             "key_file" => KeySource::PublicFile(self.base.join(given)),
             _ => {
                 let url = self.take("jwks", table.value_at("jwks"), parse_url(&given))?;
@@ -126,7 +218,7 @@ impl Checker<'_> {
             let Some(identity) = handler.and_then(Handler::identity) else {
                 continue;
             };
-            if *identity == Identity::Token {
+            if matches!(identity, Identity::Token(_)) {
                 self.problems.add(
                     table.value_at("identity"),
                     format!("identity: \"jwt\" needs keys to check tokens with: a section [jwt] with one of {}", sources()),

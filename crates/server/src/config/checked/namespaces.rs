@@ -118,6 +118,12 @@ impl Checker<'_> {
             let why = "leave_delay: without presence, join_leave or events nobody sees who leaves";
             self.warn(table.key_at("leave_delay"), why);
         }
+        let force_push_join_leave = flag("force_push_join_leave");
+        if force_push_join_leave && !join_leave {
+            let why =
+                "force_push_join_leave: without join_leave nobody is told who joins and leaves";
+            self.warn(table.key_at("force_push_join_leave"), why);
+        }
         let differences = match (word(table, "delta"), flag("delta_publish")) {
             ("fossil", true) => Differences::Always,
             ("fossil", false) => Differences::Asked,
@@ -145,6 +151,7 @@ impl Checker<'_> {
             },
             presence,
             join_leave,
+            force_push_join_leave,
             slow_miss,
             told,
             leave_delay: identity::duration(table, "leave_delay"),

@@ -28,7 +28,7 @@ impl Checker<'_> {
                 Some(Identity::Hook(_)) => "the cookies that the back end is shown",
                 Some(Identity::Pam(_)) => "the password",
                 Some(Identity::Certificate(_)) => "the certificate",
-                Some(Identity::Token) if is_in_cookie => "the token in a cookie",
+                Some(Identity::Token(_)) if is_in_cookie => "the token in a cookie",
                 _ => continue,
             };
             let is_open = handler

@@ -1,6 +1,7 @@
 //! `[[route]]`: what each handler needs, which listeners have it, and that no two routes claim the same.
 
 use veche_calls::masked;
+use veche_frontends::identity::token::Anonymous;
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::{OverPace, Pacing};
 
@@ -365,11 +366,24 @@ impl Checker<'_> {
     fn identity(&mut self, table: &Table) -> Option<Identity> {
         let text = text(table, "identity")?;
         let at = table.value_at("identity");
-        let identity = self.take(
+        let mut identity = self.take(
             "identity",
             at,
             Identity::parse(&text).map_err(|why| format!("{why}, found {:?}", masked(&text))),
         )?;
+        let anonymous = match word(table, "anonymous") {
+            "token" => Anonymous::Token,
+            "all" => Anonymous::All,
+            _ => Anonymous::None,
+        };
+        match &mut identity {
+            Identity::Token(own) => *own = anonymous,
+            _ if anonymous != Anonymous::None => {
+                let why = "anonymous: it means nothing without identity = \"jwt\"";
+                self.problems.add(table.key_at("anonymous"), why);
+            }
+            _ => {}
+        }
         if matches!(identity, Identity::Query(_) | Identity::Header(_)) {
             self.warn(
                 at,

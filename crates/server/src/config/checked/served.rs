@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::World;
+use crate::config::identity::Jwt;
 use crate::config::names::Identity;
 use crate::config::report::shown;
 use crate::config::types::{Config, Handler};
@@ -102,7 +103,7 @@ fn named(config: &Config) -> Vec<Named<'_>> {
     for secret in events.chain(hooks) {
         file("a secret", secret);
     }
-    if let Some(keys) = config.jwt.as_ref().and_then(|jwt| jwt.keys.file()) {
+    for keys in config.tokens().flat_map(Jwt::files) {
         file("keys of tokens", keys);
     }
     let sealed = config.listeners.iter().filter_map(|l| l.tls.as_ref());

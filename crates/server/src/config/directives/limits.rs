@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use veche_frontends::site::CHANNELS_PER_CLIENT_MAX;
+
 use super::{Change, Default, Directive, Section, seconds};
 use crate::config::value::Kind;
 
@@ -39,6 +41,26 @@ pub(super) static LIMITS: &[Directive] = &[
         },
         "\"off\"",
         "WebSockets of one user, as routes' `identity` and applications name him; a handshake beyond that gets 429. Those that are open stay: who comes back while his dead connections are still waited for (`ping_interval`, `pong_timeout`) may be refused for so long, so leave room for some. Where it is changed, those count that were opened while it was not off.",
+    ),
+    row(
+        "channels_per_client",
+        Kind::Integer {
+            min: 1,
+            max: CHANNELS_PER_CLIENT_MAX as u64,
+            words: &[],
+        },
+        "128",
+        "The most channels that one client of a route with `handler = \"centrifuge\"` may be subscribed to, those that the server gives it included. A subscription beyond that gets error 106, and a connection that is given more is closed with 3505.",
+    ),
+    row(
+        "channel_name_bytes_max",
+        Kind::Integer {
+            min: 1,
+            max: veche_hub::NAME_BYTES_MAX as u64,
+            words: &[],
+        },
+        "255",
+        "The longest name of a channel, in bytes, that such a client may subscribe to by itself; a longer one gets error 107.",
     ),
     row(
         "memory_limit",
@@ -185,6 +207,15 @@ pub(super) static LIMITS: &[Directive] = &[
         },
         "10000",
         "The most publications that one answer to a call for history has. A `limit` above it gets error 106, and so does `limit: -1` where there are more; they are read page by page with `since`. An answer to a client is sent as the client reads it and refers to what is stored, so a long one costs a client that does not read about 100 KiB. Publications that the channel drops meanwhile stay in memory until the answer is sent; while they take more than a quarter of `history_bytes`, further calls for history get the temporary error 100.",
+    ),
+    row(
+        "unknown_namespace",
+        Kind::Word {
+            words: &["allow", "error"],
+            hidden: &[],
+        },
+        "\"allow\"",
+        "What becomes of a channel such as `chat:42` where no `[[namespace]]` is called `chat`. `\"allow\"`: it has the default options, so back ends publish there and routes may list it. `\"error\"`: Centrifuge clients and back ends that name one get error 102 (unknown channel), as from Centrifugo. Channels without a `:` and those of users are always known.",
     ),
     row(
         "body_bytes_max",

@@ -104,6 +104,12 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "Whether subscribers are told who joins and who leaves. For channels of some people, not of thousands: each who comes is told to all.",
     ),
     row(
+        "force_push_join_leave",
+        Kind::Flag { words: &[] },
+        Default::Toml("false"),
+        "With `join_leave`: whether each client of a route with `handler = \"centrifuge\"` is told, also one that did not ask for it with `joinLeave: true`.",
+    ),
+    row(
         "leave_delay",
         Kind::Duration {
             min: seconds(1),

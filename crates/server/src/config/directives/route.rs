@@ -83,6 +83,18 @@ pub(super) static ROUTE: &[Directive] = &[
     },
     Directive {
         section: Section::Route,
+        name: "anonymous",
+        kind: Kind::Word {
+            words: &["none", "token", "all"],
+            hidden: &[],
+        },
+        default: Default::Toml("\"none\""),
+        handlers: &["push", "lua", "centrifuge"],
+        change: Change::Reload,
+        doc: "With `identity = \"jwt\"`: which WebSockets may have no user. `\"none\"`: each has a token that names one. `\"token\"`: a token may name none (its `sub` is missing or empty). `\"all\"`: a client may have no token at all; with `\"centrifuge\"`, if the `connect` hook does not name it. A token that does not hold is refused all the same.",
+    },
+    Directive {
+        section: Section::Route,
         name: "channels",
         kind: Kind::List {
             expected: "channels such as [\"news\", \"room:*\"]",
@@ -281,7 +293,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("200"),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "With `compression`: how many times as long as it came a message may become, where it becomes longer than 64 KiB; more closes with 1009. Text rarely shrinks to less than a fiftieth; who sends a kilobyte that becomes a megabyte wants to keep the server busy. Off (also `0`): up to `message_bytes_max`.",
+        doc: "With `compression`: how many times as long as it came a message may become, where it becomes longer than 1 MiB; more closes with 1009. Up to that length `message_bytes_max` alone counts, since repetitive JSON shrinks to less than a five-hundredth; what inflating costs is charged to its connection, which then waits for the others. Off (also `0`): up to `message_bytes_max`.",
     },
     Directive {
         section: Section::Route,

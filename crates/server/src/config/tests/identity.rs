@@ -1,14 +1,16 @@
 //! `[jwt]`, `[identity_hook]`, `[pam]` and the routes that need them.
 
 use std::cell::{Cell, LazyCell};
+use std::path::Path;
 use std::time::Duration;
 
 use veche_calls::SecretUrl;
-use veche_frontends::identity::token::Place;
+use veche_frontends::identity::token::{Anonymous, Place};
 use veche_pam::Service;
 
 use super::bad::{says, says_after_listen};
 use super::{LISTEN, good};
+use crate::config::identity::Previous;
 use crate::config::{Handler, Identity, KeySource, Published};
 
 /// A route with this identity.
@@ -44,6 +46,52 @@ fn keys_of_each_kind() {
             ca: Some("/etc/veche/ca.pem".into()),
         })
     );
+}
+
+#[test]
+fn what_tokens_may_be_like() {
+    let jwt = |lines: &str| {
+        let config = good(&format!(
+            "{}[jwt]\nsecret_env = \"S\"\n{lines}\n",
+            route("jwt")
+        ));
+        assert_eq!(config.warnings, [], "{lines}");
+        config.jwt.expect("a section with keys")
+    };
+    let usual = jwt("");
+    assert!(usual.rules.needs_expiry && !usual.refuses_short_secrets);
+    assert_eq!(usual.previous, None);
+    assert!(!jwt("require_exp = false").rules.needs_expiry);
+    assert!(jwt("short_secret = \"refuse\"").refuses_short_secrets);
+    let previous = jwt("previous_secret_file = \"key.pem\"\nprevious_secret_until = 1800000000");
+    let expected = Previous {
+        keys: KeySource::SecretFile("/etc/veche/key.pem".into()),
+        until_s: Some(1_800_000_000),
+    };
+    assert_eq!(previous.previous, Some(expected));
+    let files: Vec<_> = previous.files().collect();
+    assert_eq!(files, [Path::new("/etc/veche/key.pem")]);
+
+    let both =
+        "[jwt]\nsecret_env = \"S\"\n[subscription_jwt]\nkey_file = \"key.pem\"\nissuer = [\"a\"]\n";
+    let config = good(&format!("{}{both}", route("jwt")));
+    let own = config.subscription_jwt.as_ref().expect("keys");
+    assert_eq!(own.keys, KeySource::PublicFile("/etc/veche/key.pem".into()));
+    assert_eq!((own.rules.issuers.len(), own.places.len()), (1, 0));
+    assert_eq!(config.tokens().count(), 2);
+
+    for (line, expected) in [
+        ("", Anonymous::None),
+        ("anonymous = \"token\"\n", Anonymous::Token),
+        ("anonymous = \"all\"\n", Anonymous::All),
+    ] {
+        let config = good(&format!(
+            "{}{line}[jwt]\nsecret_env = \"S\"\n",
+            route("jwt")
+        ));
+        let identity = config.routes[0].handler.identity();
+        assert_eq!(identity, Some(&Identity::Token(expected)));
+    }
 }
 
 #[test]
@@ -89,6 +137,14 @@ fn what_is_risky_is_said() {
             "{warnings:?}"
         );
     };
+    warns(
+        "secret_env = \"SHORT\"",
+        "secret_env: the secret has 6 bytes",
+    );
+    warns(
+        "secret_env = \"S\"\nprevious_secret_env = \"SHORT\"",
+        "previous_secret_env: the secret has 6 bytes",
+    );
     warns("jwks = \"http://a.example/keys\"", "take https://");
     warns(
         "secret_env = \"S\"\ntoken = [\"cookie:t\"]",
@@ -117,6 +173,10 @@ fn what_is_wrong() {
             "6:12: identity: a URL begins with http:// or https://, found \"ftp://a.example/who\", found \"http:ftp://a.example/who\"",
         ],
     );
+    says(
+        &format!("{}anonymous = \"all\"\n", route("none")),
+        &["7:1: anonymous: it means nothing without identity = \"jwt\""],
+    );
     let bad: &[(&str, &[&str])] = &[
         (
             "secret_env = \"S\"\nkey_file = \"key.pem\"",
@@ -129,6 +189,34 @@ fn what_is_wrong() {
         (
             "secret_env = \"S\"\njwks_ca = \"ca.pem\"",
             &["5:1: jwks_ca: it means nothing without \"jwks\""],
+        ),
+        (
+            "secret_env = \"SHORT\"\nshort_secret = \"refuse\"",
+            &[
+                "4:14: secret_env: the secret has 6 bytes; one of less than 32 can be guessed by trying: make one with `openssl rand -hex 32`",
+            ],
+        ),
+        (
+            "key_file = \"key.pem\"\nprevious_secret_env = \"S\"",
+            &["5:1: previous_secret_env: it means nothing without a secret in its place"],
+        ),
+        (
+            "secret_env = \"S\"\nprevious_secret_env = \"S\"\nprevious_secret_file = \"key.pem\"",
+            &["5:1: previous_secret_env: there is one previous secret at most"],
+        ),
+        (
+            "secret_env = \"S\"\nprevious_secret_until = 1",
+            &["5:1: previous_secret_until: there is no previous secret"],
+        ),
+        (
+            "secret_env = \"S\"\n[subscription_jwt]\nissuer = [\"a\"]",
+            &[&format!(
+                "5:1: [subscription_jwt] needs keys to check tokens with: one of {SOURCES}"
+            )],
+        ),
+        (
+            "secret_env = \"S\"\n[subscription_jwt]\nsecret_env = \"S\"\ntoken = [\"bearer\"]",
+            &["7:1: unknown directive \"token\" in [subscription_jwt]; it belongs under [jwt]"],
         ),
         (
             "jwks = \"keys.json\"",

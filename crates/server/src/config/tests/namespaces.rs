@@ -43,6 +43,7 @@ history_bytes = "1GiB"
         history_bytes: (name == "#").then_some(64 << 20),
         presence: name == "chat",
         join_leave: false,
+        force_push_join_leave: false,
         told: veche_hub::Told::Nothing,
         leave_delay: Duration::from_secs(if name == "chat" { 9 } else { 5 }),
         differences: match name {

@@ -134,8 +134,8 @@ const ROUTES: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidenti
     [[route]]\npath = \"/push\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
     channels = [\"dialog:*\", \"/users/*\", \"vault:$1\"]\n\
     [[route]]\npath = \"/all\"\nhandler = \"push\"\nchannels = [\"*\"]\n\
-    [[namespace]]\nname = \"dialog\"\nwildcard = true\nsubscribe = \"client\"\npublish = \"client\"\n\
-    [[namespace]]\nname = \"quiet\"\nsubscribe = \"client\"\npublish = \"none\"\n\
+    [[namespace]]\nname = \"dialog\"\nwildcard = true\npresence = true\nsubscribe = \"client\"\npublish = \"client\"\n\
+    [[namespace]]\nname = \"quiet\"\npresence = true\nsubscribe = \"client\"\npublish = \"none\"\n\
     [[namespace]]\nname = \"/users/:user/orders\"\nsubscribe = \"client\"\n";
 
 #[test]
@@ -228,9 +228,11 @@ fn who_is_named_may_do_what_the_namespace_says_and_no_more() {
             let publish = json!({ "channel": channel, "data": 1 });
             let early = client.ask(json!({ "id": 2, "publish": publish }));
             assert_eq!(error(&early), expected(publishes), "{channel} {user}");
-            for look in ["history", "presence"] {
+            // No channel here has a history, and those of a namespace have presence for subscribers.
+            let presence = if channel.contains(':') { 103 } else { 108 };
+            for (look, code) in [("history", 108), ("presence", presence)] {
                 let looked = client.ask(json!({ "id": 3, look: place }));
-                assert_eq!(error(&looked), 103, "{channel} {user} {look}");
+                assert_eq!(error(&looked), code, "{channel} {user} {look}");
             }
             let joined = client.ask(subscribe(4, channel));
             assert_eq!(error(&joined), expected(subscribes), "{channel} {user}");

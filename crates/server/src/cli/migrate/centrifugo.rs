@@ -1,0 +1,525 @@
+//! What settings of Centrifugo mean here.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use veche_frontends::origin::Pattern;
+
+use super::draft::{Draft, listed, quoted};
+use super::namespaces::{self, Around};
+use super::old_names;
+use super::settings::Settings;
+
+/// Where it listens unless it says otherwise.
+const PORT: u16 = 8000;
+
+/// Where operators and the back end connect if it has no internal port.
+const INTERNAL: u16 = 9000;
+
+/// The ends of paths by which clients connect.
+const TRANSPORTS: [(&str, &str); 6] = [
+    ("websocket", "/connection/websocket"),
+    ("http_stream", "/connection/http_stream"),
+    ("sse", "/connection/sse"),
+    ("uni_websocket", "/connection/uni_websocket"),
+    ("uni_http_stream", "/connection/uni_http_stream"),
+    ("uni_sse", "/connection/uni_sse"),
+];
+
+/// Settings that mean nothing here, or need no counterpart.
+const NEEDLESS: [&str; 16] = [
+    "admin.secret",
+    "admin.handler_prefix",
+    "client.expired_close_delay",
+    "client.expired_sub_close_delay",
+    "client.presence_update_interval",
+    "client.history_max_publication_limit",
+    "client.recovery_max_publication_limit",
+    "client.stale_close_delay",
+    "client.subscribe_to_user_personal_channel.enabled",
+    "http_api.insecure",
+    "http_api.disabled",
+    "emulation.handler_prefix",
+    "node.name",
+    "node_name",
+    "usage_stats.disabled",
+    "usage_stats_disable",
+];
+
+/// Writes the configuration that means the same.
+pub(super) fn draft(mut settings: Settings) -> Draft {
+    old_names::renew(&mut settings);
+    let mut draft = Draft::default();
+    let api_key = settings.text("http_api.key");
+    server(&mut settings, &mut draft);
+    let is_apart = listeners(&mut settings, &mut draft);
+    let token = Token::take(&mut settings, CONNECTIONS, &mut draft);
+    let has_own_keys = settings.flag("client.subscription_token.enabled");
+    let subscription = match has_own_keys {
+        true => Token::take(&mut settings, SUBSCRIPTIONS, &mut draft),
+        false => None,
+    };
+    let hooks = Hooks::take(&mut settings, &mut draft);
+    let has_tokens = token.is_some();
+    let identity = identity(&mut settings, has_tokens, &hooks, &mut draft);
+    clients(&mut settings, &identity, &mut draft);
+    api(&mut settings, api_key.is_some(), is_apart, &mut draft);
+    for token in [token, subscription].into_iter().flatten() {
+        token.write(&mut draft);
+    }
+    hooks.write(&mut draft);
+    limits(&mut settings, &mut draft);
+    draft.section("[api]");
+    if let Some(key) = api_key {
+        if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            draft.note("the key of the API has signs that no header can have: make another one");
+        }
+        draft.set("keys", "[{ file = \"api.key\" }]");
+        draft.secret(settings.name("http_api.key"), "api.key", key);
+    }
+    draft.set("unknown_fields", quoted("accept"));
+    channels(&mut settings, has_tokens, &hooks, &mut draft);
+    rest(&mut settings, &mut draft);
+    draft
+}
+
+fn server(settings: &mut Settings, draft: &mut Draft) {
+    draft.section("[server]");
+    let level = settings.text("log.level").map(|level| level.to_lowercase());
+    let level = level.map(|level| match level.as_str() {
+        "none" => "off".to_owned(),
+        "fatal" => "error".to_owned(),
+        _ => level,
+    });
+    let is_known = |level: &String| {
+        ["off", "error", "warn", "info", "debug", "trace"].contains(&level.as_str())
+    };
+    draft.set_text("log", level.filter(is_known));
+    draft.set_text("log_file", settings.text("log.file"));
+}
+
+/// Returns whether there is a port for the back end alone, which serves the API there.
+fn listeners(settings: &mut Settings, draft: &mut Draft) -> bool {
+    let port = |number: Option<u64>| number.and_then(|number| u16::try_from(number).ok());
+    let public_port = port(settings.number("http_server.port")).unwrap_or(PORT);
+    let internal_port = port(settings.number("http_server.internal_port"));
+    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let public = address(settings, "http_server.address", any, draft);
+    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let internal = address(settings, "http_server.internal_address", local, draft);
+    draft.section("[[listen]]");
+    draft.set(
+        "address",
+        quoted(&SocketAddr::new(public, public_port).to_string()),
+    );
+    tls(settings, draft);
+    let is_apart = internal_port.is_some_and(|port| port != public_port);
+    let number = match internal_port {
+        Some(port) if is_apart => port,
+        _ if public_port == INTERNAL => INTERNAL + 1,
+        _ => INTERNAL,
+    };
+    draft.section("[[listen]]");
+    draft.set(
+        "address",
+        quoted(&SocketAddr::new(internal, number).to_string()),
+    );
+    draft.set("role", quoted("internal"));
+    let shown = ["health", "prometheus"].map(|name| settings.flag(&format!("{name}.enabled")));
+    settings.skip(&["health.handler_prefix", "prometheus.handler_prefix"]);
+    if !is_apart && shown.contains(&true) {
+        draft.note(format!(
+            "/health and /metrics are on the internal listener, port {number}"
+        ));
+    }
+    if settings.flag("admin.enabled") || settings.take("admin.password").is_some() {
+        settings.skip(&["admin.password"]);
+        draft.note("the admin page, /admin/ on the internal listener, has keys of its own: set keys in [admin]");
+    }
+    is_apart
+}
+
+fn address(settings: &mut Settings, path: &str, usual: IpAddr, draft: &mut Draft) -> IpAddr {
+    match settings.text(path).as_deref() {
+        None => usual,
+        Some("localhost") => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        Some(text) => text.parse().unwrap_or_else(|_| {
+            let name = settings.name(path);
+            draft.note(format!(
+                "{name}: {text:?} is no IP address; {usual} is taken"
+            ));
+            usual
+        }),
+    }
+}
+
+fn tls(settings: &mut Settings, draft: &mut Draft) {
+    let certificate = settings.text("http_server.tls.cert_pem");
+    let key = settings.text("http_server.tls.key_pem");
+    if settings.flag("http_server.tls_autocert.enabled") {
+        let names = settings.list("http_server.tls_autocert.host_whitelist");
+        match names.is_empty() {
+            true => {
+                draft.note("tls_autocert: name the hosts, as in tls = { acme = [\"example.org\"] }")
+            }
+            false => draft.set("tls", format!("{{ acme = {} }}", listed(&names))),
+        }
+        return;
+    }
+    if !settings.flag("http_server.tls.enabled") {
+        return;
+    }
+    let is_file = |text: &&String| !text.contains("-----BEGIN");
+    let files = (
+        certificate.as_ref().filter(is_file),
+        key.as_ref().filter(is_file),
+    );
+    match files {
+        (Some(certificate), Some(key)) => {
+            let (certificate, key) = (quoted(certificate), quoted(key));
+            let both = format!("{{ certificate = {certificate}, key = {key} }}");
+            draft.set("tls", both);
+        }
+        _ => draft.note(
+            "tls: write certificate and key into files, and tls = { certificate = \"FILE\", key = \"FILE\" }",
+        ),
+    }
+}
+
+/// Where the keys of tokens are, and what tokens have to say.
+struct Token {
+    header: &'static str,
+    lines: Vec<(&'static str, String)>,
+}
+
+/// The files of the secrets of one kind of tokens.
+struct Files {
+    secret: &'static str,
+    previous: &'static str,
+    pem: &'static str,
+}
+
+/// Of connections: where their settings are, the section, the files.
+const CONNECTIONS: (&str, &str, Files) = (
+    "client.token",
+    "[jwt]",
+    Files {
+        secret: "jwt.secret",
+        previous: "jwt.previous",
+        pem: "jwt.pem",
+    },
+);
+
+/// Of subscriptions, where they have keys of their own.
+const SUBSCRIPTIONS: (&str, &str, Files) = (
+    "client.subscription_token",
+    "[subscription_jwt]",
+    Files {
+        secret: "subscription.secret",
+        previous: "subscription.previous",
+        pem: "subscription.pem",
+    },
+);
+
+impl Token {
+    fn take(
+        settings: &mut Settings,
+        (place, header, files): (&str, &'static str, Files),
+        draft: &mut Draft,
+    ) -> Option<Self> {
+        let path = |name: &str| format!("{place}.{name}");
+        let mut found: Vec<(&'static str, String)> = Vec::new();
+        let secret = settings.text(&path("hmac_secret_key"));
+        let mut previous = Vec::new();
+        if let Some(content) = secret {
+            let name = path("hmac_secret_key");
+            draft.secret(settings.name(&name), files.secret, content);
+            found.push(("secret_file", files.secret.to_owned()));
+            if let Some(content) = settings.text(&path("hmac_previous_secret_key")) {
+                let name = path("hmac_previous_secret_key");
+                draft.secret(settings.name(&name), files.previous, content);
+                previous.push(("previous_secret_file", quoted(files.previous)));
+                let until = path("hmac_previous_secret_key_valid_until");
+                let until = settings.number(&until);
+                previous.extend(until.map(|until| ("previous_secret_until", until.to_string())));
+            }
+        }
+        for name in ["rsa_public_key", "ecdsa_public_key"] {
+            let name = path(name);
+            match settings.text(&name) {
+                Some(pem) if pem.contains("-----BEGIN") => {
+                    if found.is_empty() {
+                        draft.secret(settings.name(&name), files.pem, pem);
+                    }
+                    found.push(("key_file", files.pem.to_owned()));
+                }
+                Some(file) => found.push(("key_file", file)),
+                None => {}
+            }
+        }
+        let jwks = settings.text(&path("jwks_public_endpoint"));
+        found.extend(jwks.map(|url| ("jwks", url)));
+        if let [(taken, _), _, ..] = found[..] {
+            draft.note(format!(
+                "{header}: tokens are checked by keys of one kind: {taken} was taken"
+            ));
+        }
+        let (setting, value) = found.into_iter().next()?;
+        let mut lines = vec![(setting, quoted(&value))];
+        lines.extend(previous);
+        // As there: a token without an end holds.
+        lines.push(("require_exp", "false".to_owned()));
+        for name in ["audience", "issuer"] {
+            let values = settings.list(&path(name));
+            if !values.is_empty() {
+                lines.push((name, listed(&values)));
+            }
+        }
+        let user = settings.text(&path("user_id_claim"));
+        lines.extend(user.map(|user| ("user", quoted(&user))));
+        Some(Self { header, lines })
+    }
+
+    fn write(&self, draft: &mut Draft) {
+        draft.section(self.header);
+        for (name, value) in &self.lines {
+            draft.set(name, value);
+        }
+    }
+}
+
+/// Where the back end is asked.
+#[derive(Default)]
+struct Hooks {
+    urls: Vec<(&'static str, String)>,
+    timeout: Option<String>,
+    headers: Vec<String>,
+}
+
+impl Hooks {
+    const PLACES: [(&'static str, &'static str); 6] = [
+        ("connect", "client.proxy.connect"),
+        ("refresh", "client.proxy.refresh"),
+        ("subscribe", "channel.proxy.subscribe"),
+        ("sub_refresh", "channel.proxy.sub_refresh"),
+        ("publish", "channel.proxy.publish"),
+        ("rpc", "rpc.proxy"),
+    ];
+
+    fn take(settings: &mut Settings, draft: &mut Draft) -> Self {
+        let mut hooks = Self::default();
+        for (kind, place) in Self::PLACES {
+            settings.skip(&[&format!("{place}.enabled")]);
+            let timeout = settings.duration(&format!("{place}.timeout"));
+            hooks.timeout = hooks.timeout.or(timeout);
+            for header in settings.list(&format!("{place}.http_headers")) {
+                let header = header.to_lowercase();
+                if !hooks.headers.contains(&header) {
+                    hooks.headers.push(header);
+                }
+            }
+            let path = format!("{place}.endpoint");
+            let Some(url) = settings.text(&path) else {
+                continue;
+            };
+            match url.starts_with("http://") || url.starts_with("https://") {
+                true => hooks.urls.push((kind, url)),
+                false => {
+                    let name = settings.name(&path);
+                    draft.note(format!(
+                        "{name}: back ends are asked by HTTP, not by {url:?}"
+                    ));
+                }
+            }
+        }
+        settings.skip(&["rpc.without_namespace.proxy_enabled"]);
+        hooks
+    }
+
+    fn has(&self, kind: &str) -> bool {
+        self.urls.iter().any(|(known, _)| *known == kind)
+    }
+
+    fn write(&self, draft: &mut Draft) {
+        if self.urls.is_empty() {
+            return;
+        }
+        draft.section("[hooks]");
+        for (kind, url) in &self.urls {
+            draft.set(kind, quoted(url));
+        }
+        draft.set_text("timeout", self.timeout.clone());
+        if !self.headers.is_empty() {
+            draft.set("headers", listed(&self.headers));
+        }
+    }
+}
+
+/// Returns the identity of clients by their handshake.
+fn identity(settings: &mut Settings, has_tokens: bool, hooks: &Hooks, draft: &mut Draft) -> String {
+    let header = settings.text("client.user_id_http_header");
+    match (has_tokens, header) {
+        (true, _) => "jwt".to_owned(),
+        (false, Some(header)) => format!("header:{}", header.to_lowercase()),
+        (false, None) => {
+            if !hooks.has("connect") {
+                draft.note("no key of tokens and no connect proxy: clients are anonymous");
+            }
+            "none".to_owned()
+        }
+    }
+}
+
+/// Returns which clients of a route with tokens may have no user.
+fn anonymous(settings: &mut Settings) -> Option<&'static str> {
+    let without_tokens = settings.flag("client.allow_anonymous_connect_without_token");
+    let never = settings.flag("client.disallow_anonymous_connection_tokens");
+    match (without_tokens, never) {
+        (true, _) => Some("all"),
+        (false, false) => Some("token"),
+        (false, true) => None,
+    }
+}
+
+/// Writes the routes of clients.
+fn clients(settings: &mut Settings, identity: &str, draft: &mut Draft) {
+    let mut paths = Vec::new();
+    let mut needs_emulation = false;
+    for (name, usual) in TRANSPORTS {
+        let is_enabled = settings.flag(&format!("{name}.enabled")) || name == "websocket";
+        let path = settings.text(&format!("{name}.handler_prefix"));
+        if !is_enabled {
+            continue;
+        }
+        needs_emulation |= matches!(name, "http_stream" | "sse");
+        let path = path.unwrap_or_else(|| usual.to_owned());
+        match path.strip_suffix(&format!("/{name}")) {
+            Some(folder) => {
+                let path = format!("{folder}/*");
+                if !paths.contains(&path) {
+                    paths.push(path);
+                }
+            }
+            None if name == "websocket" => paths.push(path),
+            None => {
+                let why = format!("{name} is at a path that ends with /{name}, not at {path:?}");
+                draft.note(why);
+            }
+        }
+    }
+    if needs_emulation {
+        paths.push("/emulation".to_owned());
+    }
+    let origins = settings.list("client.allowed_origins");
+    let is_origin = |origin: &String| origin == "*" || Pattern::parse(origin).is_some();
+    let (origins, others): (Vec<_>, Vec<_>) = origins.into_iter().partition(is_origin);
+    for other in others {
+        draft.note(format!("allowed_origins: {other:?} is no origin here"));
+    }
+    let anonymous = anonymous(settings);
+    let compression = settings.flag("websocket.compression");
+    let size = settings.number("websocket.message_size_limit");
+    for path in paths {
+        draft.section("[[route]]");
+        draft.set("path", quoted(&path));
+        draft.set("handler", quoted("centrifuge"));
+        draft.set("identity", quoted(identity));
+        if identity == "jwt" {
+            draft.set_text("anonymous", anonymous.map(str::to_owned));
+        }
+        if !origins.is_empty() {
+            draft.set("origins", listed(&origins));
+        }
+        if compression {
+            draft.set("compression", true);
+        }
+        if let Some(size) = size {
+            draft.set("message_bytes_max", quoted(&format!("{size}B")));
+        }
+    }
+}
+
+/// Writes the route of the API, unless it is on a listener of its own.
+fn api(settings: &mut Settings, has_key: bool, is_apart: bool, draft: &mut Draft) {
+    let prefix = settings.text("http_api.handler_prefix");
+    let prefix = prefix.unwrap_or_else(|| "/api".to_owned());
+    if has_key && !is_apart {
+        draft.section("[[route]]");
+        let path = format!("{}/*", prefix.trim_end_matches('/'));
+        draft.set("path", quoted(&path));
+        draft.set("handler", quoted("api"));
+    } else if has_key && prefix != "/api" {
+        draft.note(format!("the API is at /api, not at {prefix:?}"));
+    }
+}
+
+fn limits(settings: &mut Settings, draft: &mut Draft) {
+    draft.section("[limits]");
+    draft.set("unknown_namespace", quoted("error"));
+    for (path, name, max) in [
+        ("client.connection_limit", "connections", u64::MAX),
+        (
+            "client.user_connection_limit",
+            "connections_per_user",
+            u64::MAX,
+        ),
+        ("client.channel_limit", "channels_per_client", 1024),
+        ("channel.max_length", "channel_name_bytes_max", 255),
+    ] {
+        if let Some(number) = settings.number(path) {
+            if number > max {
+                draft.note(format!("{}: {name} is at most {max}", settings.name(path)));
+            }
+            draft.set(name, number.min(max));
+        }
+    }
+    if let Some(bytes) = settings.number("client.queue_max_size") {
+        draft.set("outbox_bytes", quoted(&format!("{bytes}B")));
+    }
+    for (path, name) in [
+        ("client.ping_interval", "ping_interval"),
+        ("client.pong_timeout", "pong_timeout"),
+        ("shutdown.timeout", "drain_time"),
+    ] {
+        draft.set_text(name, settings.duration(path));
+    }
+}
+
+fn channels(settings: &mut Settings, has_tokens: bool, hooks: &Hooks, draft: &mut Draft) {
+    let around = Around {
+        has_tokens,
+        asks_to_subscribe: hooks.has("subscribe"),
+        asks_to_publish: hooks.has("publish"),
+        position_ttl: settings.duration("channel.history_meta_ttl"),
+    };
+    if let Some(options) = settings.take("channel.without_namespace") {
+        namespaces::namespace("", Settings::new(options), &around, draft);
+    }
+    for mut one in settings.objects("channel.namespaces") {
+        match one.text("name") {
+            Some(name) => namespaces::namespace(&name, one, &around, draft),
+            None => draft.note("no counterpart: a namespace without a name"),
+        }
+    }
+}
+
+/// Notes the settings without a counterpart.
+fn rest(settings: &mut Settings, draft: &mut Draft) {
+    settings.skip(&NEEDLESS);
+    if settings
+        .take("client.subscribe_to_user_personal_channel.personal_channel_namespace")
+        .is_some()
+    {
+        draft.note("users' own channels are called #USER; there is no namespace for them");
+    }
+    let engine = settings
+        .text("engine.type")
+        .or_else(|| settings.text("engine"));
+    if let Some(engine) = engine.filter(|engine| engine != "memory") {
+        draft.note(format!(
+            "engine {engine}: this is one node; [history] keeps what channels remember on disk"
+        ));
+    }
+    for left in settings.left() {
+        draft.note(format!("no counterpart: {left}"));
+    }
+}

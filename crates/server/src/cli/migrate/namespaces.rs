@@ -1,0 +1,135 @@
+//! Options of channels.
+
+use super::draft::{Draft, quoted};
+use super::settings::Settings;
+
+/// What the rest of the configuration means for namespaces.
+pub(super) struct Around {
+    /// There are tokens.
+    pub(super) has_tokens: bool,
+    /// There are hooks for subscriptions and publications.
+    pub(super) asks_to_subscribe: bool,
+    pub(super) asks_to_publish: bool,
+    /// How long positions are kept where a namespace does not say so.
+    pub(super) position_ttl: Option<String>,
+}
+
+/// Options that hold here wherever they are possible, or by other means.
+const ALWAYS: [&str; 12] = [
+    "force_positioning",
+    "allow_positioning",
+    "force_recovery",
+    "allow_recovery",
+    "sub_refresh_proxy_enabled",
+    "proxy_sub_refresh",
+    "allow_user_limited_channels",
+    "allow_history_for_subscriber",
+    "allow_presence_for_subscriber",
+    "subscribe_proxy_name",
+    "publish_proxy_name",
+    "sub_refresh_proxy_name",
+];
+
+/// Writes a namespace.
+pub(super) fn namespace(name: &str, mut options: Settings, around: &Around, draft: &mut Draft) {
+    let shown = match name {
+        "" => "channel.without_namespace".to_owned(),
+        name => format!("namespace {name}"),
+    };
+    draft.section("[[namespace]]");
+    draft.set("name", quoted(name));
+    history(&shown, &mut options, around, draft);
+    let presence = options.flag("presence");
+    let join_leave = options.flag("join_leave");
+    if presence {
+        draft.set("presence", true);
+    }
+    if join_leave {
+        draft.set("join_leave", true);
+        if options.flag("force_push_join_leave") {
+            draft.set("force_push_join_leave", true);
+        }
+    }
+    if presence || join_leave {
+        // Connections come and go, as there.
+        draft.set("leave_delay", quoted("off"));
+    }
+    if options.flag("allow_tags_filter") {
+        draft.set("tags_filter", true);
+    }
+    access(&shown, &mut options, around, draft);
+    options.skip(&ALWAYS);
+    for left in options.left() {
+        draft.note(format!("no counterpart: {shown}: {left}"));
+    }
+}
+
+fn history(shown: &str, options: &mut Settings, around: &Around, draft: &mut Draft) {
+    let size = options.number("history_size");
+    let ttl = options.duration("history_ttl");
+    let meta_ttl = options.duration("history_meta_ttl");
+    let mode = options.text("force_recovery_mode");
+    let deltas = options.list("allowed_delta_types");
+    let always_deltas = options.flag("delta_publish");
+    let (Some(size), Some(ttl)) = (size, ttl) else {
+        if size.is_some() {
+            draft.note(format!(
+                "{shown}: history_size without history_ttl keeps nothing, as there"
+            ));
+        }
+        return;
+    };
+    draft.set("history_size", size);
+    draft.set("history_ttl", quoted(&ttl));
+    draft.set_text("position_ttl", meta_ttl.or(around.position_ttl.clone()));
+    if mode.as_deref() == Some("cache") {
+        draft.set("recovery", quoted("latest"));
+    }
+    if deltas.iter().any(|delta| delta == "fossil") {
+        draft.set("delta", quoted("fossil"));
+        if always_deltas {
+            draft.set("delta_publish", true);
+        }
+    }
+}
+
+fn access(shown: &str, options: &mut Settings, around: &Around, draft: &mut Draft) {
+    // Both names, old and new.
+    let asks = |options: &mut Settings, old, new| options.flag(old) | options.flag(new);
+    let asks_to_subscribe = asks(options, "proxy_subscribe", "subscribe_proxy_enabled");
+    let asks_to_publish = asks(options, "proxy_publish", "publish_proxy_enabled");
+    let for_anonymous = options.flag("allow_subscribe_for_anonymous");
+    let for_client = options.flag("allow_subscribe_for_client");
+    if for_client && !for_anonymous {
+        draft.note(format!(
+            "{shown}: subscribe = \"client\" includes anonymous clients, if the route lets any in"
+        ));
+    }
+    let subscribe = match () {
+        () if asks_to_subscribe && around.asks_to_subscribe => "hook",
+        () if for_client || for_anonymous => "client",
+        () if around.has_tokens => "token",
+        () => "none",
+    };
+    if asks_to_subscribe && !around.asks_to_subscribe {
+        draft.note(format!(
+            "{shown}: subscriptions are asked about, and no endpoint is known"
+        ));
+    }
+    draft.set("subscribe", quoted(subscribe));
+    let by_client =
+        options.flag("allow_publish_for_client") | options.flag("allow_publish_for_anonymous");
+    let by_subscriber = options.flag("allow_publish_for_subscriber");
+    let publish = match () {
+        () if asks_to_publish && around.asks_to_publish => Some("hook"),
+        () if by_client => Some("client"),
+        () if by_subscriber => Some("subscriber"),
+        () => None,
+    };
+    draft.set_text("publish", publish.map(str::to_owned));
+    if asks_to_publish && !around.asks_to_publish {
+        draft.note(format!(
+            "{shown}: publications are asked about, and no endpoint is known"
+        ));
+    }
+}
