@@ -17,10 +17,14 @@ mod logs;
 mod notify;
 #[path = "supervisor/orphans.rs"]
 mod orphans;
+#[path = "supervisor/restart.rs"]
+mod restart;
 #[path = "supervisor/secrets.rs"]
 mod secrets;
 #[path = "supervisor/services.rs"]
 mod services;
+#[path = "supervisor/stored.rs"]
+mod stored;
 #[path = "supervisor/upgrade.rs"]
 mod upgrade;
 #[path = "supervisor/veche.rs"]
