@@ -162,6 +162,22 @@ fn sigterm_drains() {
     }
 }
 
+/// Connections are cut off when the time is over, but not before they have been closed with a code.
+#[test]
+fn a_drain_without_time_closes_with_a_code() {
+    for _ in 0..10 {
+        let mut veche = Veche::start("drain-zero", "drain_time = \"0\"");
+        let mut clients = [veche.open(), veche.open(), veche.open()];
+        let asked = now();
+        veche.signal(Signal::TERM);
+        for client in &mut clients {
+            assert_eq!(client.closed(), 1001);
+        }
+        assert_eq!(veche.exit_code(), Some(0));
+        assert!(now() - asked < Duration::from_secs(1));
+    }
+}
+
 /// What is said while the server process starts is not lost.
 #[test]
 fn sigterm_right_after_the_start_drains() {

@@ -47,6 +47,9 @@ const START_WAIT: Duration = Duration::from_secs(10);
 /// How often a draining server is asked whether it is done.
 const DRAINED_EVERY: Duration = Duration::from_millis(20);
 
+/// What connections have at least to be closed with a code, however short the drain is.
+const CLOSE_WAIT: Duration = Duration::from_millis(100);
+
 /// What connections that outlast the drain have to be cut off; the supervisor's grace is longer.
 const CUT_OFF_WAIT: Duration = Duration::from_millis(250);
 
@@ -487,7 +490,7 @@ impl Process {
     fn drain(&mut self, control: &impl ServerControl, within: Duration, parting: Parting) {
         self.drain_begins = None;
         self.has_cut_off = false;
-        self.drain_ends = Some(now() + within);
+        self.drain_ends = Some(now() + within.max(CLOSE_WAIT));
         control.drain(within, parting);
     }
 
