@@ -1,5 +1,5 @@
-//! An upgrade or a restart: a server process of the program that is installed by now comes up beside the one that runs, takes over
-//! when it has proven that it serves, and then the supervisor [becomes](super::handover) that program too.
+//! An upgrade or a restart: a server process of the program that is installed by now comes up beside the one that runs,
+//! takes over when it has proven that it serves, and then the supervisor [becomes](super::handover) that program too.
 //!
 //! Both have the same listening sockets, so nobody is refused at any moment. Until the new one has answered a question
 //! nothing is lost: whatever goes wrong, it is killed and the old one goes on. Afterwards the old one closes what it
@@ -211,7 +211,7 @@ impl Supervisor {
         };
         let listening = match kind {
             Kind::Upgrade => None,
-            Kind::Restart => Some(self.listen_anew(&text)?),
+            Kind::Restart => Some(self.sockets_for(&text)?),
         };
         let named = |error: io::Error| format!("{}: {error}", self.binary.display());
         let file = stamp(&self.binary);
@@ -231,8 +231,8 @@ impl Supervisor {
         })
     }
 
-    /// The sockets for this config: those that there are, and new ones for new addresses.
-    fn listen_anew(&self, text: &str) -> Result<Vec<Listening>, String> {
+    /// Returns the sockets for this config: those that are open, and new ones for new addresses.
+    fn sockets_for(&self, text: &str) -> Result<Vec<Listening>, String> {
         let config = config::parse(&self.file, text).map_err(|report| report.to_string())?;
         let kept = self.listening.iter().map(Listening::try_clone);
         let mut kept = kept
@@ -245,7 +245,7 @@ impl Supervisor {
     }
 
     /// Replaces the listening sockets, and closes those of addresses that are gone.
-    fn listen_there(&mut self, listening: Vec<Listening>) {
+    fn replace_sockets(&mut self, listening: Vec<Listening>) {
         let is_left = |old: &Listening| listening.iter().all(|new| new.address != old.address);
         let before = self.listening.extract_if(.., |old| is_left(old));
         // The process that drains has them too, and accepts nothing: clients would wait in vain.
@@ -404,7 +404,7 @@ impl Supervisor {
             pid
         });
         if let Some(listening) = upgrade.listening {
-            self.listen_there(listening);
+            self.replace_sockets(listening);
         }
         self.begin_watch();
         info!(old_pid, new_pid, program, within = ?drain_time, "{}: the new server process serves, the old one drains", kind.name());

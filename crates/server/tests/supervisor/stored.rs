@@ -136,7 +136,7 @@ fn answered(mut client: TcpStream) {
 }
 
 fn asking(address: SocketAddr) -> TcpStream {
-    let mut client = TcpStream::connect(address).expect("nobody is refused");
+    let mut client = TcpStream::connect(address).expect("the store has the socket");
     client.set_read_timeout(Some(SOON)).expect("set");
     client.write_all(REQUEST).expect("taken");
     client
@@ -201,7 +201,7 @@ fn sockets_of_addresses_that_are_gone_are_given_up() {
 
 /// A server process whose supervisor was killed closes the sockets for all who have them.
 #[test]
-fn sockets_that_were_closed_are_bound_anew() {
+fn sockets_that_were_closed_are_bound_again() {
     let mut manager = Manager::new("stored-dead");
     let mut veche = Veche::prepare("stored-dead", "drain_time = \"0\"");
     manager.start(&mut veche);
