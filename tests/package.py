@@ -91,6 +91,8 @@ def check_unit(tree):
     stop_s = int(re.search(r"TimeoutStopSec=(\d+)", unit)[1])
     assert stop_s > drain_s + 1, "systemd would kill it while it drains"
     ok("the unit waits for longer than a drain takes")
+    assert int(re.search(r"FileDescriptorStoreMax=(\d+)", unit)[1]) >= 1024 and "pidfd_getfd" in unit, unit
+    ok("the unit keeps the listening sockets over a restart")
 
 
 def check_install(tree):

@@ -391,6 +391,56 @@ test("pages of other origins can do nothing with it", async () => {
   assert.equal((await fetch(`${site}/admin/`)).status, 404);
 });
 
+test("charts have a role, and a name with what they show now", async () => {
+  await go("overview");
+  const chart = page.getByRole("img", { name: /^Connections: open \d+, WebSockets \d+$/ });
+  await chart.waitFor();
+  assert.equal(await page.locator(".charts").getByRole("img").count(), 8);
+  const count = async () => Number((await chart.getAttribute("aria-label")).match(/WebSockets (\d+)/)[1]);
+  const before = await count();
+  await client("one more", "one more");
+  await page.getByRole("img", { name: new RegExp(`^Connections: open \\d+, WebSockets ${before + 1}$`) }).waitFor();
+  await page.check("#by-worker");
+  await page.getByRole("img", { name: /^Memory, histories and apps: worker 0 [\d.]+ \w+, worker 1 / }).waitFor();
+  await page.uncheck("#by-worker");
+});
+
+test("on a phone nothing is cut off, values can be read, and every tab is in reach", async () => {
+  const phone = await open({ viewport: PHONE, hasTouch: true });
+  await phone.goto(`${internal}/admin/`);
+  await unlock(phone);
+  await phone.waitForSelector("body[data-state=live]");
+  const views = await phone.locator("#nav a").evaluateAll((links) => links.map((link) => link.hash.slice(1)));
+  assert.equal(views.length, 7);
+  for (const view of views) {
+    const tab = phone.locator(`#nav a[href='#${view}']`);
+    // As it stands, without anything being scrolled into sight.
+    const { x, y, width, height } = await tab.boundingBox();
+    assert.ok(x >= 0 && x + width <= PHONE.width && height >= 28, `${view}: ${x} to ${x + width}, ${height} high`);
+    await phone.touchscreen.tap(x + width / 2, y + height / 2);
+    await phone.waitForSelector(`#view-${view}:not([hidden])`);
+    await phone.waitForTimeout(300);
+    const wide = await phone.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(wide <= 0, `${view} scrolls sideways by ${wide} px`);
+  }
+  await phone.tap("#nav a[href='#config']");
+  await has("#config", "ping_interval", phone);
+  const cells = phone.locator("#config td.mono");
+  const widths = await cells.evaluateAll((all) => all.map((cell) => cell.getBoundingClientRect().width));
+  assert.ok(widths.length > 50 && Math.min(...widths) >= 200, `values are ${Math.min(...widths)} px wide`);
+  // A short value is on one line.
+  const control = await phone.locator("#config tr:has-text('ping_interval') td.mono").evaluate((cell) => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    return range.getClientRects().length;
+  });
+  assert.equal(control, 1);
+  await phone.tap("#nav a[href='#slow']");
+  const slow = await phone.locator("#slow-clients td:first-child").evaluateAll((all) => all.map((cell) => cell.getBoundingClientRect().width));
+  assert.ok(Math.min(...slow) >= 180, `what is slow is ${Math.min(...slow)} px wide`);
+  await phone.context().close();
+});
+
 test("pictures, light and dark, large and small", { timeout: 120_000 }, async () => {
   const rooms = ["chat:tea", "chat:bread", "orders:north", "orders:south", "news"];
   await Promise.all(Array.from({ length: 60 }, (_, at) => client(`guest ${at}`, `guest${at % 45}`, rooms[at % 5], rooms[at % 3])));

@@ -80,6 +80,7 @@ export class Charts {
     if (isOther && this.#byWorker) return this.#build();
     for (const chart of this.#drawn) {
       chart.plot.setData([this.#lines.times, ...chart.names.map((name) => this.#lines.of(name))]);
+      chart.label();
       if (chart.plot.cursor.idx === null || chart.plot.cursor.idx === undefined) chart.tell(this.#lines.times.length - 1);
     }
   }
@@ -104,12 +105,19 @@ export class Charts {
       const value = make("b", {}, "–");
       return { value, item: make("li", {}, make("i", { class: `c${at % COLOURS}` }), `${label} `, value) };
     });
-    const plotHolder = make("div", { class: "plot" });
+    // A canvas says nothing to a screen reader: its label has the latest values.
+    const plotHolder = make("div", { class: "plot", role: "img" });
     const heading = this.#byWorker ? (eachTitle ?? title) : title;
     const figure = make("figure", { class: "chart", "data-chart": title }, make("figcaption", {}, heading), make("ul", {}, values.map(({ item }) => item)), plotHolder);
     this.#holder.append(figure);
     const names = lines.map(([name]) => name);
-    const tell = (at) => names.forEach((name, line) => say(values[line].value, show(this.#lines.of(name)[at])));
+    const shown = (name, at) => show(this.#lines.of(name)[at]);
+    const tell = (at) => names.forEach((name, line) => say(values[line].value, shown(name, at)));
+    const label = () => {
+      const latest = this.#lines.times.length - 1;
+      const parts = lines.map(([name, label]) => `${this.#byWorker ? "worker " : ""}${label} ${shown(name, latest)}`);
+      plotHolder.setAttribute("aria-label", `${heading}: ${parts.join(", ")}`);
+    };
     const [soft, edge] = [colour("--soft"), colour("--edge")];
     const axis = { stroke: soft, font: `11px ${colour("--sans")}`, grid: { stroke: edge, width: 1 }, ticks: { show: false } };
     const options = {
@@ -129,7 +137,7 @@ export class Charts {
       hooks: { setCursor: [(plot) => tell(plot.cursor.idx ?? this.#lines.times.length - 1)] },
     };
     const plot = new this.#uplot(options, [this.#lines.times, ...names.map((name) => this.#lines.of(name))], plotHolder);
-    return { plot, plotHolder, names, tell };
+    return { plot, plotHolder, names, tell, label };
   }
 
   /** What is shown of the time: all that there is up to the span, and a minute at least. */

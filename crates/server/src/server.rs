@@ -336,6 +336,10 @@ impl ServerControl for Server {
         }
     }
 
+    fn announce_end(&self) {
+        self.common.set_ready(false);
+    }
+
     fn drain(&self, within: Duration, parting: Parting) {
         self.common.set_ready(false);
         self.common.orders.stop();

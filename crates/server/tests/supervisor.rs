@@ -17,10 +17,14 @@ mod logs;
 mod notify;
 #[path = "supervisor/orphans.rs"]
 mod orphans;
+#[path = "supervisor/restart.rs"]
+mod restart;
 #[path = "supervisor/secrets.rs"]
 mod secrets;
 #[path = "supervisor/services.rs"]
 mod services;
+#[path = "supervisor/stored.rs"]
+mod stored;
 #[path = "supervisor/upgrade.rs"]
 mod upgrade;
 #[path = "supervisor/veche.rs"]
@@ -155,6 +159,22 @@ fn sigterm_drains() {
         assert_eq!(veche.exit_code(), Some(0));
         assert!(veche.log().contains("draining"));
         assert!(!veche.control().exists());
+    }
+}
+
+/// Connections are cut off when the time is over, but not before they have been closed with a code.
+#[test]
+fn a_drain_without_time_closes_with_a_code() {
+    for _ in 0..10 {
+        let mut veche = Veche::start("drain-zero", "drain_time = \"0\"");
+        let mut clients = [veche.open(), veche.open(), veche.open()];
+        let asked = now();
+        veche.signal(Signal::TERM);
+        for client in &mut clients {
+            assert_eq!(client.closed(), 1001);
+        }
+        assert_eq!(veche.exit_code(), Some(0));
+        assert!(now() - asked < Duration::from_secs(1));
     }
 }
 

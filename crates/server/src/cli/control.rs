@@ -182,8 +182,18 @@ pub(super) fn reload(control: &Control) -> Result<(), Failure> {
 
 /// `veche upgrade`
 pub(super) fn upgrade(control: &Control) -> Result<(), Failure> {
+    replace(control, Command::Upgrade, "limits.upgrade_drain_time")
+}
+
+/// `veche restart`
+pub(super) fn restart(control: &Control) -> Result<(), Failure> {
+    replace(control, Command::Restart, "limits.drain_time")
+}
+
+/// Has another server process take over by `command`; `directive` says how long the old one drains.
+fn replace(control: &Control, command: Command, directive: &str) -> Result<(), Failure> {
     let before = control.ask(Command::Status)?;
-    let (answer, mut connection) = control.open(&Request::new(Command::Upgrade))?;
+    let (answer, mut connection) = control.open(&Request::new(command))?;
     let (from, to) = (text(&answer["from"]), text(&answer["to"]));
     let (old, new) = (&answer["old_pid"], &answer["pid"]);
     print_line(format_args!(
@@ -194,7 +204,7 @@ pub(super) fn upgrade(control: &Control) -> Result<(), Failure> {
         .unwrap_or(0);
     if connections > 0 {
         print_line(format_args!(
-            "the old one had {connections} connections and closes them within {} s (limits.upgrade_drain_time), WebSockets with \
+            "the old one had {connections} connections and closes them within {} s ({directive}), WebSockets with \
              1012; a client that has not come back yet misses what is published",
             answer["drain_ms"].as_u64().unwrap_or(0).div_ceil(1_000),
         ))?;
@@ -236,7 +246,7 @@ fn text(value: &Value) -> &str {
 pub(super) fn stop_wait(file: &Path, now: bool) -> Duration {
     match config::load(file) {
         _ if now => STOP_GRACE,
-        Ok(config) => config.limits.drain_time + STOP_GRACE,
+        Ok(config) => config.limits.lame_duck_time + config.limits.drain_time + STOP_GRACE,
         // What the running server has is not known then: a minute is more than the default.
         Err(_) => Duration::from_secs(60) + STOP_GRACE,
     }

@@ -100,6 +100,15 @@ enum Command {
         #[command(flatten)]
         control: ControlArgs,
     },
+    /// Start another server process on the same sockets, which reads the whole configuration, before the old one drains
+    ///
+    /// What a reload can't change is in force afterwards, addresses of [[listen]] too. The old process closes its connections
+    /// over limits.drain_time, with 1012, and their clients come back to the new one at once; an upgrade does so over
+    /// limits.upgrade_drain_time. Refused where history is kept on disk.
+    Restart {
+        #[command(flatten)]
+        control: ControlArgs,
+    },
     /// Have the program that is installed by now take over from the running server; nobody is refused meanwhile
     Upgrade {
         #[command(flatten)]
@@ -121,7 +130,7 @@ enum Command {
         /// Don't drain: close everything at once
         #[arg(long)]
         now: bool,
-        /// How long to wait for it to be gone; by default limits.drain_time and 15 seconds
+        /// How long to wait for it to be gone; by default limits.lame_duck_time, limits.drain_time and 15 seconds
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         timeout: Option<Duration>,
         #[command(flatten)]
@@ -287,6 +296,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             command: HistoryCommand::RenewEpochs,
         } => history::renew_epochs(&file),
         Command::Reload { control } => control::reload(&control::find(&file, control.control)?),
+        Command::Restart { control } => control::restart(&control::find(&file, control.control)?),
         Command::Upgrade { control } => control::upgrade(&control::find(&file, control.control)?),
         Command::Stop {
             now,

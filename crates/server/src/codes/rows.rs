@@ -25,8 +25,8 @@ pub(super) const CLOSES: &[Row] = &[
     row(
         close::RESTARTING.0,
         close::RESTARTING.1,
-        "`veche upgrade`: another server process has taken over; come back to that one",
-        &["limits.drain_time"],
+        "`veche upgrade` or `veche restart`: another server process has taken over; come back to that one",
+        &["limits.upgrade_drain_time", "limits.drain_time"],
         "",
     ),
     row(
@@ -575,7 +575,7 @@ pub(super) const STATUSES: &[Row] = &[
         Status::SERVICE_UNAVAILABLE.0,
         "not ready",
         "`/health` while the server starts or stops",
-        &[],
+        &["limits.lame_duck_time"],
         ANSWERS,
     ),
     row(

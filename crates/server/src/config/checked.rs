@@ -563,6 +563,7 @@ fn limits(table: &Table) -> Limits {
         ping_interval: maybe("ping_interval"),
         pong_timeout: duration("pong_timeout"),
         drain_time: duration("drain_time"),
+        lame_duck_time: duration("lame_duck_time"),
         upgrade_drain_time: duration("upgrade_drain_time"),
         watchdog_timeout: maybe("watchdog_timeout"),
         outbox_bytes: size(table, "outbox_bytes"),

@@ -278,6 +278,7 @@ fn the_defaults() {
         ping_interval: Some(Duration::from_secs(25)),
         pong_timeout: Duration::from_secs(10),
         drain_time: Duration::from_secs(10),
+        lame_duck_time: Duration::ZERO,
         upgrade_drain_time: Duration::from_secs(3),
         watchdog_timeout: Some(Duration::from_secs(30)),
         outbox_bytes: 256 << 10,

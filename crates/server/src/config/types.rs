@@ -562,7 +562,9 @@ pub(crate) struct Limits {
     pub(crate) pong_timeout: Duration,
     /// Zero: close at once.
     pub(crate) drain_time: Duration,
-    /// The same of a process that an upgrade replaces.
+    /// How long `/health` says 503 before that.
+    pub(crate) lame_duck_time: Duration,
+    /// The drain of a process that an upgrade replaces.
     pub(crate) upgrade_drain_time: Duration,
     /// Within it each worker has to finish its turn.
     pub(crate) watchdog_timeout: Option<Duration>,

@@ -49,6 +49,9 @@ pub(crate) enum ToServer {
     Drain {
         /// The server process ends after this time whatever is left.
         within_ms: u64,
+        /// The drain begins after this time; `/health` says 503 from now on.
+        #[serde(default)]
+        lame_duck_ms: u64,
         /// Another server process has taken over: clients may come back at once.
         #[serde(default)]
         replaced: bool,
@@ -103,12 +106,29 @@ pub(crate) struct ListenerSockets {
     pub(crate) sockets: usize,
 }
 
+impl ListenerSockets {
+    /// Returns whether sockets that are bound to `bound` are what `[[listen]]` asks for with `wanted`.
+    pub(crate) fn are_for(bound: SocketAddr, wanted: SocketAddr) -> bool {
+        bound == wanted || wanted.port() == 0 && bound.ip() == wanted.ip()
+    }
+}
+
 impl ToServer {
-    /// To drain `within` this time; `replaced`: as there.
-    pub(crate) fn drain(within: Duration, replaced: bool) -> Self {
+    /// Tells a process that another one has replaced to drain.
+    pub(crate) fn drain_replaced(within: Duration) -> Self {
         Self::Drain {
             within_ms: as_ms(within),
-            replaced,
+            lame_duck_ms: 0,
+            replaced: true,
+        }
+    }
+
+    /// Tells the process to drain after `lame_duck`, since the server stops.
+    pub(crate) fn drain_to_stop(lame_duck: Duration, within: Duration) -> Self {
+        Self::Drain {
+            within_ms: as_ms(within),
+            lame_duck_ms: as_ms(lame_duck),
+            replaced: false,
         }
     }
 }

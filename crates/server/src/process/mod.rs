@@ -32,7 +32,7 @@ use veche_script::LoadRun;
 
 pub(crate) use self::inherited::{InheritedListener, deal};
 use self::link::Link;
-use self::message::{ToServer, ToSupervisor, VERSION};
+use self::message::{ListenerSockets, ToServer, ToSupervisor, VERSION};
 pub(crate) use self::restarts::{Ending, Restarts};
 use self::signals::Signals;
 use crate::config::{Config, as_ms};
@@ -46,6 +46,9 @@ use crate::{acme, logging, memory, sandbox};
 const START_WAIT: Duration = Duration::from_secs(10);
 /// How often a draining server is asked whether it is done.
 const DRAINED_EVERY: Duration = Duration::from_millis(20);
+
+/// What connections have at least to be closed with a code, however short the drain is.
+const CLOSE_WAIT: Duration = Duration::from_millis(100);
 
 /// What connections that outlast the drain have to be cut off; the supervisor's grace is longer.
 const CUT_OFF_WAIT: Duration = Duration::from_millis(250);
@@ -89,6 +92,8 @@ pub(crate) trait ServerControl {
     fn look_around(&self) -> Option<Instant>;
     /// A new config was refused: under `veche dev` the developer should see why.
     fn refused(&self, why: &str);
+    /// Makes `/health` answer 503 and changes nothing else.
+    fn announce_end(&self);
     /// Take no more connections, close those that are, spread over the time, and end by then what is left. May come
     /// again with a shorter time.
     fn drain(&self, within: Duration, parting: Parting);
@@ -147,6 +152,8 @@ struct Process {
     boot: Option<String>,
     logs: logging::Logs,
     dev: bool,
+    /// When a drain begins that was announced, and how long it may take.
+    drain_begins: Option<(Instant, Duration)>,
     /// By when a drain ends, if one has begun.
     drain_ends: Option<Instant>,
     /// Connections that outlasted the drain were told to be cut off.
@@ -250,6 +257,7 @@ impl Prepared {
             boot: self.boot,
             logs: self.logs,
             dev: self.dev,
+            drain_begins: None,
             drain_ends: None,
             has_cut_off: false,
             has_told_services: false,
@@ -333,6 +341,11 @@ impl Process {
     fn turn(&mut self, control: &impl ServerControl) -> io::Result<()> {
         let look_at = control.look_around();
         let look_in = look_at.map(|at| at.saturating_duration_since(now()));
+        if let Some((begins, within)) = self.drain_begins
+            && now() >= begins
+        {
+            self.drain(control, within, Parting::Stopping);
+        }
         if self.drain_ends.is_some_and(|end| now() >= end) && !self.has_cut_off {
             self.has_cut_off = true;
             control.cut_off();
@@ -342,15 +355,18 @@ impl Process {
             self.say(&ToSupervisor::ServicesEnded);
         }
         let drained = self.drain_ends.map(|_| DRAINED_EVERY);
-        let timeout = drained.into_iter().chain(look_in).min();
+        let begins = self.drain_begins;
+        let begins_in = begins.map(|(at, _)| at.saturating_duration_since(now()));
+        let timeout = drained.into_iter().chain(look_in).chain(begins_in).min();
         let readable = wait(&self.link, &self.signals, timeout)?;
         let signals = self.signals.take();
         if signals.contains(&SIGUSR1) {
             self.reopen_logs(control);
         }
-        if signals.contains(&SIGTERM) && self.drain_ends.is_none() {
-            info!("SIGTERM: draining");
-            self.drain(control, self.config.limits.drain_time, Parting::Stopping);
+        if signals.contains(&SIGTERM) && self.drain_begins.is_none() && self.drain_ends.is_none() {
+            info!("SIGTERM: stopping");
+            let limits = &self.config.limits;
+            self.stop(control, limits.lame_duck_time, limits.drain_time);
         }
         if readable {
             let moved = self.link.receive().and_then(|()| self.link.flush());
@@ -401,14 +417,14 @@ impl Process {
             ToServer::ReopenLogs => self.reopen_logs(control),
             ToServer::Drain {
                 within_ms,
+                lame_duck_ms,
                 replaced,
             } => {
-                let parting = if replaced {
-                    Parting::Replaced
-                } else {
-                    Parting::Stopping
-                };
-                self.drain(control, Duration::from_millis(within_ms), parting);
+                let within = Duration::from_millis(within_ms);
+                match replaced {
+                    true => self.drain(control, within, Parting::Replaced),
+                    false => self.stop(control, Duration::from_millis(lame_duck_ms), within),
+                }
             }
             ToServer::Status { id } => {
                 let report = control.status();
@@ -460,9 +476,21 @@ impl Process {
         info!("log files opened anew");
     }
 
+    /// Drains after `lame_duck`; at once if a drain has begun.
+    fn stop(&mut self, control: &impl ServerControl, lame_duck: Duration, within: Duration) {
+        if lame_duck.is_zero() || self.drain_ends.is_some() {
+            return self.drain(control, within, Parting::Stopping);
+        }
+        info!(after = ?lame_duck, "/health says 503; the drain begins later");
+        let announced = self.drain_begins.map(|(begins, _)| begins);
+        self.drain_begins = Some((announced.unwrap_or_else(|| now() + lame_duck), within));
+        control.announce_end();
+    }
+
     fn drain(&mut self, control: &impl ServerControl, within: Duration, parting: Parting) {
+        self.drain_begins = None;
         self.has_cut_off = false;
-        self.drain_ends = Some(now() + within);
+        self.drain_ends = Some(now() + within.max(CLOSE_WAIT));
         control.drain(within, parting);
     }
 
@@ -475,18 +503,17 @@ impl Process {
 }
 
 /// The config may be newer than the sockets, when this process is to replace another.
-fn is_listened_on(bound: &[message::ListenerSockets], config: &Config) -> Result<(), String> {
-    let is_that = |bound: &message::ListenerSockets, wanted: std::net::SocketAddr| {
-        bound.address == wanted || wanted.port() == 0 && bound.address.ip() == wanted.ip()
-    };
+fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), String> {
     let wanted = &config.listeners;
     let fits = bound.len() == wanted.len()
         && bound
             .iter()
             .zip(wanted)
-            .all(|(bound, wanted)| is_that(bound, wanted.address));
+            .all(|(bound, wanted)| ListenerSockets::are_for(bound.address, wanted.address));
     if !fits {
-        return Err("the addresses of [[listen]] have changed: that takes a restart".to_owned());
+        return Err(
+            "the addresses of [[listen]] have changed: that takes `veche restart`".to_owned(),
+        );
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = usize::from(config.server.workers.resolve(cores));
@@ -497,7 +524,7 @@ fn is_listened_on(bound: &[message::ListenerSockets], config: &Config) -> Result
         .unwrap_or(workers);
     if workers > sockets {
         return Err(format!(
-            "workers = {workers} takes a restart: there are {sockets} sockets of each address, and each worker needs its own"
+            "workers = {workers} takes a stop and a start: there are {sockets} sockets of each address, and each worker needs its own"
         ));
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ pub(crate) const DESCRIPTORS_MAX: usize = 64;
 
 /// Sends descriptors with the first of some bytes; how many of these were sent.
 pub(crate) fn send(
-    socket: &UnixStream,
+    socket: impl AsFd,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<usize, Errno> {

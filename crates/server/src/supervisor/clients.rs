@@ -11,6 +11,7 @@ use super::Supervisor;
 use super::client::Client;
 use super::door::Door;
 use super::request::{Command, Request};
+use super::upgrade::Kind;
 use crate::process::message::ToServer;
 use crate::process::now;
 
@@ -135,7 +136,8 @@ impl Supervisor {
                     self.clients.answer(client, handed);
                 }
                 Command::Reload => self.reload(Some(client)),
-                Command::Upgrade => self.begin_upgrade(Some(client)),
+                Command::Upgrade => self.begin_upgrade(Kind::Upgrade, Some(client)),
+                Command::Restart => self.begin_upgrade(Kind::Restart, Some(client)),
                 Command::Stop => {
                     tracing::info!(at_once = request.now, "told to stop on the control socket");
                     self.clients.answer(client, Ok(serde_json::json!({})));

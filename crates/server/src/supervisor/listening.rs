@@ -1,16 +1,18 @@
-//! The listening sockets: bound once, kept for as long as the supervisor lives.
+//! The listening sockets: bound once, kept for as long as the supervisor lives, and under systemd [beyond
+//! that](super::stored).
 //!
 //! For each address a fixed number of sockets listens with `SO_REUSEPORT`. The server process gets duplicates,
 //! so that connections queue here while there is none and nobody is refused. No socket is closed earlier,
 //! since closing one resets what is queued on it. What is accepted the supervisor never sees.
 
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::thread;
 use std::time::Duration;
+use std::{io, iter, thread};
 
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use rustix::net::Shutdown;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tracing::warn;
 
 use crate::config::Listener;
 use crate::process::message::ListenerSockets;
@@ -38,6 +40,59 @@ pub(crate) struct Listening {
     /// As bound: never port 0.
     pub(crate) address: SocketAddr,
     pub(crate) sockets: Vec<OwnedFd>,
+}
+
+impl Listening {
+    /// Duplicates of the same sockets.
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        let sockets = self.sockets.iter().map(OwnedFd::try_clone);
+        Ok(Self {
+            address: self.address,
+            sockets: sockets.collect::<io::Result<_>>()?,
+        })
+    }
+
+    /// Adds a socket that an earlier run of this program, perhaps of another version, has bound.
+    pub(super) fn add_kept(all: &mut Vec<Self>, socket: OwnedFd) -> io::Result<()> {
+        let found = SockRef::from(&socket);
+        let address = found.local_addr()?.as_socket();
+        let Some(address) = address.filter(|_| found.is_listener().unwrap_or(false)) else {
+            return Err(io::Error::other("it does not listen any more"));
+        };
+        set_options(&found)?;
+        match all
+            .iter_mut()
+            .find(|listening| listening.address == address)
+        {
+            Some(listening) => listening.sockets.push(socket),
+            None => all.push(Self {
+                address,
+                sockets: vec![socket],
+            }),
+        }
+        Ok(())
+    }
+
+    /// Binds more sockets, up to `count`.
+    pub(super) fn grow(&mut self, count: usize) -> Result<(), ListenError> {
+        let address = self.address;
+        let listening = |source| ListenError { address, source };
+        for _ in self.sockets.len()..count {
+            let socket = bind(address, true).map_err(listening)?;
+            socket.listen(BACKLOG).map_err(listening)?;
+            self.sockets.push(socket.into());
+        }
+        Ok(())
+    }
+
+    /// Ends the sockets for all processes that have them, so that connections are refused.
+    pub(super) fn close(self) {
+        for socket in self.sockets {
+            if let Err(error) = rustix::net::shutdown(&socket, Shutdown::Both) {
+                warn!(%error, address = %self.address, "a listening socket can't be closed");
+            }
+        }
+    }
 }
 
 impl ListenerSockets {
@@ -69,16 +124,34 @@ fn explain(source: &io::Error) -> String {
     }
 }
 
-/// Binds `sockets_each` sockets for every listener, in order.
+/// Takes out of `kept`, for each listener in order, the sockets that are bound to its address.
+pub(super) fn assign(listeners: &[Listener], kept: &mut Vec<Listening>) -> Vec<Option<Listening>> {
+    let is_named = |address| listeners.iter().any(|listener| listener.address == address);
+    let mut take = |wanted| {
+        let is_for = |kept: &Listening| {
+            let address = kept.address;
+            // Port 0 takes no socket that another listener names.
+            ListenerSockets::are_for(address, wanted) && (address == wanted || !is_named(address))
+        };
+        let place = kept.iter().position(is_for)?;
+        Some(kept.remove(place))
+    };
+    let addresses = listeners.iter().map(|listener| listener.address);
+    addresses.map(&mut take).collect()
+}
+
+/// Binds `sockets_each` sockets for every listener, in order, that has none `assigned`.
 pub(crate) fn listen_on(
     listeners: &[Listener],
     sockets_each: usize,
+    assigned: impl IntoIterator<Item = Option<Listening>>,
 ) -> Result<Vec<Listening>, ListenError> {
-    listeners
-        .iter()
-        .map(|listener| {
+    let assigned = assigned.into_iter().chain(iter::repeat_with(|| None));
+    (listeners.iter().zip(assigned))
+        .map(|(listener, assigned)| {
             let address = listener.address;
-            bind_set(address, sockets_each).map_err(|source| ListenError { address, source })
+            let bound = assigned.map_or_else(|| bind_set(address, sockets_each), Ok);
+            bound.map_err(|source| ListenError { address, source })
         })
         .collect()
 }
@@ -126,18 +199,10 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
-    socket.set_nonblocking(true)?;
     // Connections of an earlier run that linger in TIME_WAIT are no reason not to start.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(reuse_port)?;
-    // Accepted sockets inherit all this. A turn leaves in one write, and what follows must not wait for its answer.
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_notsent_lowat(KERNEL_UNSENT_BYTES)?;
-    let keep_alive = TcpKeepalive::new()
-        .with_time(KEEP_ALIVE_AFTER)
-        .with_interval(KEEP_ALIVE_EVERY)
-        .with_retries(KEEP_ALIVE_QUESTIONS);
-    socket.set_tcp_keepalive(&keep_alive)?;
+    set_options(&SockRef::from(&socket))?;
     if address.is_ipv6() {
         // An IPv6 address is just that: `[::]:80` beside `0.0.0.0:80` is no conflict, and peers of the latter
         // are seen with their IPv4 addresses.
@@ -147,12 +212,23 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// Sets what may differ between versions of this program. Accepted sockets inherit it.
+fn set_options(socket: &SockRef<'_>) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    // A turn leaves in one write, and what follows must not wait for its answer.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(KERNEL_UNSENT_BYTES)?;
+    let keep_alive = TcpKeepalive::new()
+        .with_time(KEEP_ALIVE_AFTER)
+        .with_interval(KEEP_ALIVE_EVERY)
+        .with_retries(KEEP_ALIVE_QUESTIONS);
+    socket.set_tcp_keepalive(&keep_alive)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
     use std::net::{TcpListener, TcpStream};
-
-    use socket2::SockRef;
 
     use super::*;
 

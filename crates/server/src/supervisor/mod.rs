@@ -22,6 +22,7 @@ mod revival;
 mod server;
 mod status;
 mod stopping;
+mod stored;
 pub(crate) mod unsupervised;
 mod upgrade;
 mod watchdog;
@@ -48,7 +49,7 @@ pub(crate) use self::server::SELF;
 use self::server::Server;
 use self::status::PendingStatus;
 use self::stopping::Stopping;
-use self::upgrade::{Change, Retiring, Upgrade};
+use self::upgrade::{Change, Kind, Retiring, Upgrade};
 use self::watchdog::Watchdog;
 use crate::account::{Account, AccountError};
 use crate::config::{Config, Report};
@@ -91,6 +92,8 @@ pub(crate) enum ServeError {
     Io(#[from] io::Error),
 }
 
+const NOT_STORED: &str = "the service manager does not keep the listening sockets, so connections are refused during a restart";
+
 /// Whether this process runs already, and only its program is new: [`run`] goes on then.
 pub(crate) fn goes_on() -> bool {
     handover::role().is_some()
@@ -112,7 +115,10 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // Also after a restart with another number of workers, up to the cores, each has one.
     let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
-    let listening = listen_on(&config.listeners, sockets_each)?;
+    // Until there is a log.
+    let mut remarks = Vec::new();
+    let notifier = Notifier::from_environment(now(), &mut remarks);
+    let listening = listen(&config, sockets_each, &notifier, &mut remarks)?;
     let account = Account::of(config.server.run_as.as_ref())?;
     if let Some(account) = &account {
         account.own_logs(&config)?;
@@ -124,6 +130,9 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
 
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %file.display(), "veche starts");
     log_raised(raised);
+    for remark in remarks {
+        warn!("{remark}");
+    }
     for (listening, listener) in listening.iter().zip(&config.listeners) {
         info!(address = %listening.address, role = %listener.role, tls = listener.tls.is_some(), sockets = listening.sockets.len(), "listening");
     }
@@ -139,6 +148,7 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
         signals,
         clients: Clients::new(door),
         logs,
+        notifier,
         account,
     };
     Supervisor::new(common).supervise()
@@ -184,6 +194,14 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         warn!("the control socket stays where it is: {error}");
     }
     reload::log_warnings(&loaded.config);
+    let mut remarks = Vec::new();
+    let notifier = Notifier::from_environment(now(), &mut remarks);
+    if let Err(error) = notifier.store(&listening) {
+        remarks.push(format!("{NOT_STORED}: {error}"));
+    }
+    for remark in remarks {
+        warn!("{remark}");
+    }
     let common = Common {
         file,
         dev,
@@ -194,6 +212,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         signals,
         clients,
         logs,
+        notifier,
         account,
     };
     let retiring = retiring
@@ -212,6 +231,28 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         ..Supervisor::new(common)
     };
     supervisor.supervise()
+}
+
+/// Listens with the sockets that the run before has left and with new ones, and has them all kept for the next run.
+fn listen(
+    config: &Config,
+    sockets_each: usize,
+    notifier: &Notifier,
+    remarks: &mut Vec<String>,
+) -> Result<Vec<Listening>, ListenError> {
+    let mut kept = stored::take(remarks);
+    let mut assigned = listening::assign(&config.listeners, &mut kept);
+    // Their addresses may be in the way of others.
+    kept.into_iter().for_each(Listening::close);
+    notifier.forget_stored();
+    for listening in assigned.iter_mut().flatten() {
+        listening.grow(sockets_each)?;
+    }
+    let listening = listen_on(&config.listeners, sockets_each, assigned)?;
+    if let Err(error) = notifier.store(&listening) {
+        remarks.push(format!("{NOT_STORED}: {error}"));
+    }
+    Ok(listening)
 }
 
 fn log_raised(Raised { from, to }: Raised) {
@@ -287,6 +328,7 @@ struct Common {
     signals: Signals,
     clients: Clients,
     logs: Logs,
+    notifier: Notifier,
     account: Option<Account>,
 }
 
@@ -304,7 +346,7 @@ impl Supervisor {
             signals: common.signals,
             clients: common.clients,
             logs: common.logs,
-            notifier: Notifier::from_environment(now()),
+            notifier: common.notifier,
             account: common.account,
             server: None,
             revival: Revival::default(),
@@ -421,7 +463,7 @@ impl Supervisor {
             }
             SIGUSR2 => {
                 info!("SIGUSR2: upgrading");
-                self.begin_upgrade(None);
+                self.begin_upgrade(Kind::Upgrade, None);
             }
             // `reap_server` looks every turn.
             SIGCHLD => self.reap_orphans(),

@@ -1,19 +1,25 @@
 //! What the service manager is told (`sd_notify`): that all is ready, that a reload is under way, that it ends, and
-//! that the supervisor is alive.
+//! that the supervisor is alive. It also keeps the listening sockets for the next start.
 //!
 //! Datagrams to the socket that `NOTIFY_SOCKET` names; without it nobody is told. One that can't be sent is lost: the
 //! service manager is gone or does not listen, and neither is a reason to stop.
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use tracing::warn;
 
+use super::listening::Listening;
+use super::stored::NAME;
+use crate::process::passing;
+
+/// How long the service manager may leave a message with sockets unread.
+const STORE_WAIT: Duration = Duration::from_secs(1);
 /// Where the socket's address stands. The server process does not get it: only the supervisor speaks for the service.
 pub(super) const SOCKET: &str = "NOTIFY_SOCKET";
 
@@ -26,8 +32,8 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// As the environment says.
-    pub(super) fn from_environment(now: Instant) -> Self {
+    /// As the environment says; adds to `remarks` why the service manager can't be told anything.
+    pub(super) fn from_environment(now: Instant, remarks: &mut Vec<String>) -> Self {
         let Some(address) = std::env::var_os(SOCKET) else {
             return Self::default();
         };
@@ -42,7 +48,9 @@ impl Notifier {
                 watchdog: watchdog_every().map(|every| (every, now)),
             },
             Err(error) => {
-                warn!(%error, "the service manager can't be told anything");
+                remarks.push(format!(
+                    "the service manager can't be told anything: {error}"
+                ));
                 Self::default()
             }
         }
@@ -83,6 +91,33 @@ impl Notifier {
             *at = now + *every;
             self.say("WATCHDOG=1");
         }
+    }
+
+    /// Has the service manager give up the sockets that it keeps.
+    pub(super) fn forget_stored(&self) {
+        self.say(&format!("FDSTOREREMOVE=1\nFDNAME={NAME}"));
+    }
+
+    /// Has the service manager keep these sockets for the next start, and no others.
+    ///
+    /// # Errors
+    /// It can't be told: connections are refused between this run and the next one.
+    pub(super) fn store(&self, listening: &[Listening]) -> io::Result<()> {
+        let Some((_, address)) = &self.socket else {
+            return Ok(());
+        };
+        self.forget_stored();
+        let sockets = listening.iter().flat_map(|listening| &listening.sockets);
+        let sockets: Vec<_> = sockets.map(AsFd::as_fd).collect();
+        let socket = UnixDatagram::unbound()?;
+        socket.connect_addr(address)?;
+        socket.set_write_timeout(Some(STORE_WAIT))?;
+        // By default the service manager looks whether one has hung up, and closes it then.
+        let message = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={NAME}");
+        for some in sockets.chunks(passing::DESCRIPTORS_MAX) {
+            passing::send(&socket, message.as_bytes(), some)?;
+        }
+        Ok(())
     }
 
     fn say(&self, what: &str) {

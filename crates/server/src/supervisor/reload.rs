@@ -85,8 +85,9 @@ impl Supervisor {
         if self.stopping.is_some() {
             return Err("veche is stopping".to_owned());
         }
-        if self.upgrade.is_some() || self.change.is_some() {
-            return Err("an upgrade is under way, and takes the config as it is".to_owned());
+        if let Some(kind) = self.under_way() {
+            let under_way = kind.under_way();
+            return Err(format!("{under_way}, and takes the config as it is"));
         }
         let read = Loaded::read(&self.file).map_err(|report| report.to_string())?;
         let changed = self

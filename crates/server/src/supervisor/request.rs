@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Reload,
     /// Start the program that is installed by now, and have it take over; answered when it serves, or why not.
     Upgrade,
+    /// Start another server process with the config as it is now, and have it take over; answered as `Upgrade` is.
+    Restart,
     /// Drain and exit; answered at once, and the connection ends with the supervisor.
     Stop,
 }

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpi
 
 use super::handover::SIGN;
 use super::listening::Listening;
-use super::notify;
+use super::{notify, stored};
 use crate::account::Account;
 use crate::process::link::Link;
 use crate::process::message::{ListenerSockets, Start, ToServer, ToSupervisor};
@@ -79,6 +79,9 @@ impl Server {
         if let Some(account) = account {
             // Without the supplementary groups of root too.
             command.uid(account.uid).gid(account.gid);
+        }
+        for variable in stored::VARIABLES {
+            command.env_remove(variable);
         }
         let child = command
             .arg0("veche")

@@ -94,12 +94,12 @@ impl Supervisor {
 
     fn send_status(&mut self, client: u64, report: Result<Value, String>) {
         let now = now();
-        let state = match &self.server {
+        let state = match (&self.server, self.under_way()) {
             _ if self.stopping.is_some() => "stopping",
-            _ if self.upgrade.is_some() || self.change.is_some() => "upgrading",
-            None => "waiting to restart",
-            Some(server) if server.is_ready => "ready",
-            Some(_) => "starting",
+            (_, Some(kind)) => kind.state(),
+            (None, None) => "waiting to restart",
+            (Some(server), None) if server.is_ready => "ready",
+            (Some(_), None) => "starting",
         };
         let (report, report_error) = match report {
             Ok(report) => (report, None),

@@ -42,13 +42,14 @@ impl Supervisor {
         self.notifier.stopping();
         self.fail_upgrade("veche is stopping");
         // `veche dev` serves the developer's own tabs, which connect again by themselves.
-        let drain_time = match self.dev {
-            true => Duration::ZERO,
-            false => self.current.config.limits.drain_time,
+        let limits = &self.current.config.limits;
+        let (lame_duck, drain_time) = match self.dev {
+            true => (Duration::ZERO, Duration::ZERO),
+            false => (limits.lame_duck_time, limits.drain_time),
         };
         if self.stopping.is_none() {
             self.stopping = Some(Stopping {
-                kill_at: now() + drain_time + DRAIN_GRACE,
+                kill_at: now() + lame_duck + drain_time + DRAIN_GRACE,
                 killed: false,
             });
         }
@@ -56,10 +57,10 @@ impl Supervisor {
             self.kill_to_stop();
             return;
         }
-        info!(within = ?drain_time, "draining");
+        info!(after = ?lame_duck, within = ?drain_time, "draining");
         // Those that were replaced drain already.
         if let Some(server) = &mut self.server
-            && let Err(error) = server.say(&ToServer::drain(drain_time, false))
+            && let Err(error) = server.say(&ToServer::drain_to_stop(lame_duck, drain_time))
         {
             warn!(%error, "the server process can't be told to drain");
         }

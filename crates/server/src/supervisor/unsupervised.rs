@@ -30,7 +30,7 @@ pub(crate) fn run(file: &Path) -> Result<(), ServeError> {
     descriptors::raise()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = usize::from(config.server.workers.resolve(cores));
-    let listening = listen_on(&config.listeners, workers)?;
+    let listening = listen_on(&config.listeners, workers, None)?;
     let start = Start {
         version: VERSION,
         config_path: file.to_owned(),

@@ -1,9 +1,10 @@
-//! An upgrade: a server process of the program that is installed by now comes up beside the one that runs, takes over
-//! when it has proven that it serves, and then the supervisor [becomes](super::handover) that program too.
+//! An upgrade or a restart: a server process of the program that is installed by now comes up beside the one that runs,
+//! takes over when it has proven that it serves, and then the supervisor [becomes](super::handover) that program too.
 //!
 //! Both have the same listening sockets, so nobody is refused at any moment. Until the new one has answered a question
 //! nothing is lost: whatever goes wrong, it is killed and the old one goes on. Afterwards the old one closes what it
-//! holds, spread over `limits.upgrade_drain_time`, and ends.
+//! holds, spread over `limits.upgrade_drain_time`, and ends. A restart differs in two things: the old process has
+//! `limits.drain_time`, and the addresses of `[[listen]]` may change.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,11 @@ use tracing::{error, info, warn};
 use veche_tls::{Stamp, stamp};
 
 use super::handover::{self, HANDOVER_VERSION, Stayed};
+use super::listening::{self, Listening, listen_on};
 use super::reload::Loaded;
 use super::server::{READY_WAIT, SELF, Server};
 use super::stopping::DRAIN_GRACE;
-use super::{ServeError, Supervisor};
+use super::{NOT_STORED, ServeError, Supervisor};
 use crate::config::{self, as_ms};
 use crate::process::message::{Start, ToServer, ToSupervisor, VERSION};
 use crate::process::now;
@@ -28,8 +30,43 @@ const RETIRING_MAX: usize = 8;
 /// How long who asked for the upgrade has to take the answer before the supervisor changes.
 const TELL_WAIT: Duration = Duration::from_secs(1);
 
+/// Why the server process is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Upgrade,
+    Restart,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Upgrade => "upgrade",
+            Self::Restart => "restart",
+        }
+    }
+
+    /// The state of the supervisor meanwhile, for `veche status`.
+    pub(super) fn state(self) -> &'static str {
+        match self {
+            Self::Upgrade => "upgrading",
+            Self::Restart => "restarting",
+        }
+    }
+
+    /// The reason for which other changes are refused meanwhile.
+    pub(super) fn under_way(self) -> &'static str {
+        match self {
+            Self::Upgrade => "an upgrade is under way",
+            Self::Restart => "a restart is under way",
+        }
+    }
+}
+
 /// One under way.
 pub(super) struct Upgrade {
+    kind: Kind,
+    /// Sockets of the new addresses, at a restart.
+    listening: Option<Vec<Listening>>,
     candidate: Server,
     /// The config that it was given.
     text: String,
@@ -47,6 +84,7 @@ pub(super) struct Upgrade {
 
 /// The server process has been replaced; the supervisor is next.
 pub(super) struct Change {
+    kind: Kind,
     text: String,
     file: Stamp,
     /// The new server process.
@@ -125,28 +163,34 @@ pub(super) fn installed() -> io::Result<PathBuf> {
 
 impl Supervisor {
     /// `client` gets the outcome, as the log does.
-    pub(super) fn begin_upgrade(&mut self, client: Option<u64>) {
-        match self.start_candidate(client) {
+    pub(super) fn begin_upgrade(&mut self, kind: Kind, client: Option<u64>) {
+        match self.start_candidate(kind, client) {
             Ok(upgrade) => {
-                info!(pid = upgrade.candidate.pid(), binary = %self.binary.display(), "upgrade: started another server process");
+                info!(pid = upgrade.candidate.pid(), binary = %self.binary.display(), "{}: started another server process", kind.name());
                 self.upgrade = Some(upgrade);
             }
-            Err(why) => self.refuse_upgrade(client, &why),
+            Err(why) => self.refuse_upgrade(kind, client, &why),
         }
     }
 
-    fn start_candidate(&self, client: Option<u64>) -> Result<Upgrade, String> {
+    /// Returns the kind of the replacement that is under way, if one is.
+    pub(super) fn under_way(&self) -> Option<Kind> {
+        let upgrade = self.upgrade.as_ref().map(|upgrade| upgrade.kind);
+        upgrade.or_else(|| self.change.as_ref().map(|change| change.kind))
+    }
+
+    fn start_candidate(&self, kind: Kind, client: Option<u64>) -> Result<Upgrade, String> {
         if self.stopping.is_some() {
             return Err("veche is stopping".to_owned());
         }
-        if self.upgrade.is_some() || self.change.is_some() {
-            return Err("an upgrade is under way".to_owned());
+        if let Some(kind) = self.under_way() {
+            return Err(kind.under_way().to_owned());
         }
         if !self.reloads.is_empty() {
             return Err("a reload is under way".to_owned());
         }
         if self.started.config.history.is_some() {
-            return Err("[history] path is set, and one server process at a time can have that folder: this takes a restart".to_owned());
+            return Err("[history] path is set, and one server process at a time can have that folder: this takes a stop and a start".to_owned());
         }
         if self.retiring.len() >= RETIRING_MAX {
             return Err(format!("{RETIRING_MAX} server processes still drain"));
@@ -165,12 +209,18 @@ impl Supervisor {
             holds_services: true,
             listeners: Vec::new(),
         };
+        let listening = match kind {
+            Kind::Upgrade => None,
+            Kind::Restart => Some(self.sockets_for(&text)?),
+        };
         let named = |error: io::Error| format!("{}: {error}", self.binary.display());
         let file = stamp(&self.binary);
         let account = self.account.as_ref();
-        let candidate =
-            Server::start(&self.binary, &self.listening, account, start).map_err(named)?;
+        let sockets = listening.as_ref().unwrap_or(&self.listening);
+        let candidate = Server::start(&self.binary, sockets, account, start).map_err(named)?;
         Ok(Upgrade {
+            kind,
+            listening,
             candidate,
             text,
             file,
@@ -181,8 +231,33 @@ impl Supervisor {
         })
     }
 
-    fn refuse_upgrade(&mut self, client: Option<u64>, why: &str) {
-        error!("upgrade refused: {why}");
+    /// Returns the sockets for this config: those that are open, and new ones for new addresses.
+    fn sockets_for(&self, text: &str) -> Result<Vec<Listening>, String> {
+        let config = config::parse(&self.file, text).map_err(|report| report.to_string())?;
+        let kept = self.listening.iter().map(Listening::try_clone);
+        let mut kept = kept
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|error| error.to_string())?;
+        let sockets_each = kept.iter().map(|listening| listening.sockets.len()).max();
+        let assigned = listening::assign(&config.listeners, &mut kept);
+        let bound = listen_on(&config.listeners, sockets_each.unwrap_or(1), assigned);
+        bound.map_err(|error| error.to_string())
+    }
+
+    /// Replaces the listening sockets, and closes those of addresses that are gone.
+    fn replace_sockets(&mut self, listening: Vec<Listening>) {
+        let is_left = |old: &Listening| listening.iter().all(|new| new.address != old.address);
+        let before = self.listening.extract_if(.., |old| is_left(old));
+        // The process that drains has them too, and accepts nothing: clients would wait in vain.
+        before.for_each(Listening::close);
+        self.listening = listening;
+        if let Err(error) = self.notifier.store(&self.listening) {
+            warn!("{NOT_STORED}: {error}");
+        }
+    }
+
+    fn refuse_upgrade(&mut self, kind: Kind, client: Option<u64>, why: &str) {
+        error!("{} refused: {why}", kind.name());
         warn!("the server process that runs goes on");
         if let Some(client) = client {
             self.clients.answer(client, Err(why.to_owned()));
@@ -205,7 +280,7 @@ impl Supervisor {
                 kill_at: now(),
                 killed: true,
             });
-            self.refuse_upgrade(upgrade.client, why);
+            self.refuse_upgrade(upgrade.kind, upgrade.client, why);
         }
     }
 
@@ -250,7 +325,7 @@ impl Supervisor {
     fn examine(&mut self, program: String, handover: u32) {
         if handover != HANDOVER_VERSION {
             let why = format!(
-                "veche {program} can't take over from {}: that takes a restart",
+                "veche {program} can't take over from {}: that takes a stop and a start",
                 env!("CARGO_PKG_VERSION")
             );
             return self.fail_upgrade(&why);
@@ -307,16 +382,20 @@ impl Supervisor {
         let Some(upgrade) = self.upgrade.take() else {
             return;
         };
-        let (new_pid, program) = (upgrade.candidate.pid(), upgrade.program);
+        let (kind, new_pid, program) = (upgrade.kind, upgrade.candidate.pid(), upgrade.program);
         self.forget_questions("it was just replaced");
         self.revive_at = None;
         self.was_ready = true;
         self.starts += 1;
         self.upgrades += 1;
         self.change_error = None;
-        let drain_time = self.current.config.limits.upgrade_drain_time;
+        let limits = &self.current.config.limits;
+        let drain_time = match kind {
+            Kind::Upgrade => limits.upgrade_drain_time,
+            Kind::Restart => limits.drain_time,
+        };
         let old_pid = self.server.replace(upgrade.candidate).map(|mut old| {
-            if let Err(error) = old.say(&ToServer::drain(drain_time, true)) {
+            if let Err(error) = old.say(&ToServer::drain_replaced(drain_time)) {
                 warn!(%error, "the old server process can't be told to drain");
             }
             let pid = old.pid();
@@ -324,8 +403,11 @@ impl Supervisor {
                 .push(Retiring::new(old, now() + drain_time + DRAIN_GRACE));
             pid
         });
+        if let Some(listening) = upgrade.listening {
+            self.replace_sockets(listening);
+        }
         self.begin_watch();
-        info!(old_pid, new_pid, program, within = ?drain_time, "upgrade: the new server process serves, the old one drains");
+        info!(old_pid, new_pid, program, within = ?drain_time, "{}: the new server process serves, the old one drains", kind.name());
         if let Some(client) = upgrade.client {
             let answer = json!({
                 "from": env!("CARGO_PKG_VERSION"),
@@ -337,6 +419,7 @@ impl Supervisor {
             self.clients.answer(client, Ok(answer));
         }
         self.change = Some(Change {
+            kind,
             text: upgrade.text,
             file: upgrade.file,
             pid: new_pid,
@@ -369,15 +452,16 @@ impl Supervisor {
             .is_none_or(|server| server.pid() != change.pid)
         {
             // What comes instead is of the old program, with the old config: all of it goes back.
-            return self.give_change_up("the new server process has died");
+            return self.give_change_up(change, "the new server process has died");
         }
         if !all_said {
-            return self.give_change_up("a server process does not read what it is told");
+            return self.give_change_up(change, "a server process does not read what it is told");
         }
         if change.file.is_none() || stamp(&self.binary) != change.file {
-            return self.give_change_up("its file has changed since: upgrade again");
+            let why = format!("its file has changed since: {} again", change.kind.name());
+            return self.give_change_up(change, &why);
         }
-        info!(binary = %self.binary.display(), "upgrade: the supervisor follows");
+        info!(binary = %self.binary.display(), "{}: the supervisor follows", change.kind.name());
         let error = match self.become_program(&change.text) {
             Stayed::Signalled(signals) => {
                 self.change = Some(change);
@@ -390,7 +474,12 @@ impl Supervisor {
         };
         error!(%error, "the supervisor stays what it is; the new server process serves all the same");
         self.change_error = Some(error.to_string());
-        match Loaded::of(&self.file, change.text) {
+        self.take_config(change.text);
+    }
+
+    /// Puts the config of the new server process in force here, for the next one too.
+    fn take_config(&mut self, text: String) {
+        match Loaded::of(&self.file, text) {
             Ok(loaded) => {
                 self.started = loaded.clone();
                 self.current = loaded;
@@ -399,9 +488,13 @@ impl Supervisor {
         }
     }
 
-    fn give_change_up(&mut self, why: &str) {
+    fn give_change_up(&mut self, change: Change, why: &str) {
         error!("the supervisor stays what it is: {why}");
         self.change_error = Some(why.to_owned());
+        // The sockets are those of the new config.
+        if change.kind == Kind::Restart {
+            self.take_config(change.text);
+        }
     }
 
     /// Reaps whoever has ended of the new one and of those that drain.

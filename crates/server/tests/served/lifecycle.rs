@@ -176,6 +176,50 @@ fn whatever_comes_in_a_drain_is_answered() {
     });
 }
 
+/// A load balancer sees 503 before anything else changes, and has that time to send its clients elsewhere.
+#[test]
+fn before_a_drain_health_says_503_while_everything_is_served() {
+    on_all(|setup| {
+        let options = Options {
+            limits: "lame_duck_time = \"1500ms\"\ndrain_time = \"500ms\"",
+            ..Options::default()
+        };
+        let mut server = Server::with(setup, &options);
+        let mut open = Socket::open(server.public, "/ws?user=early");
+        let told = now();
+        server.signal(Signal::TERM);
+        until("the end to be announced", || {
+            get(server.internal, "/health").status == 503
+        });
+        let mut late = Socket::open(server.public, "/ws?user=late");
+        is_served(&server, "early", &mut open);
+        is_served(&server, "late", &mut late);
+        let page = get(server.public, "/");
+        assert_eq!((page.status, page.header("connection")), (200, None));
+        for socket in [&mut open, &mut late] {
+            assert_eq!(socket.closed(), 1001);
+        }
+        let lasted = now() - told;
+        assert!(lasted >= Duration::from_millis(1_400), "{lasted:?}");
+        assert_eq!(server.exit_code(), Some(0));
+    });
+}
+
+#[test]
+fn a_second_signal_ends_it_before_the_drain_too() {
+    let options = Options {
+        limits: "lame_duck_time = \"1m\"",
+        ..Options::default()
+    };
+    let mut server = Server::with(USUAL, &options);
+    server.signal(Signal::TERM);
+    until("the end to be announced", || {
+        get(server.internal, "/health").status == 503
+    });
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(7));
+}
+
 /// What is under way when the drain begins is answered.
 #[test]
 fn a_drain_lets_requests_finish() {

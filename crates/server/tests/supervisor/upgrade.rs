@@ -25,7 +25,7 @@ use crate::veche::{self, Veche};
 const DRAIN: &str = "drain_time = \"1s\"\nupgrade_drain_time = \"1s\"";
 
 /// A server whose program can be replaced.
-fn start(name: &str, limits: &str) -> Veche {
+pub(crate) fn start(name: &str, limits: &str) -> Veche {
     let mut veche = Veche::prepare(name, limits);
     veche.install();
     veche.start_again();
@@ -146,7 +146,7 @@ fn a_program_that_is_no_good_changes_nothing() {
     let moved = text.replace(&veche.address().to_string(), "127.0.0.1:1");
     assert_ne!(moved, text);
     fs::write(veche.folder().join("veche.toml"), moved).expect("written");
-    refused("another address", "that takes a restart");
+    refused("another address", "that takes `veche restart`");
     fs::write(veche.folder().join("veche.toml"), text).expect("written");
     upgrade(&veche).expect("upgraded at last");
 }
@@ -264,11 +264,14 @@ fn a_link_is_followed_to_where_it_leads_by_now() {
 }
 
 #[test]
-fn more_workers_than_sockets_take_a_restart() {
+fn more_workers_than_sockets_take_a_stop() {
     let veche = start("upgrade-workers", DRAIN);
     veche.write_config(DRAIN, "workers = 200");
     let error = upgrade(&veche).expect_err("refused");
-    assert!(error.contains("workers = 200 takes a restart"), "{error}");
+    assert!(
+        error.contains("workers = 200 takes a stop and a start"),
+        "{error}"
+    );
 }
 
 /// Also while a server process without a supervisor still closes its connections.

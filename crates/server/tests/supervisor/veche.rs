@@ -64,6 +64,11 @@ impl Veche {
 
     pub(crate) fn start_again(&mut self) {
         self.spawn();
+        self.find_address();
+    }
+
+    /// Waits until it is ready, and notes where it listens.
+    pub(crate) fn find_address(&mut self) {
         self.await_status("ready", |status| status["state"] == "ready");
         let status = self.status();
         self.address = status["listeners"][0]["address"]
@@ -80,7 +85,12 @@ impl Veche {
     /// With a command that was changed; nobody waits until it is ready.
     pub(crate) fn spawn_with(&mut self, change: impl FnOnce(&mut Command) -> &mut Command) {
         let mut command = self.command();
-        self.child = Some(change(&mut command).spawn().expect("it starts"));
+        self.run(change(&mut command));
+    }
+
+    /// Another command that becomes this server.
+    pub(crate) fn run(&mut self, command: &mut Command) {
+        self.child = Some(command.spawn().expect("it starts"));
     }
 
     /// One that is to run with this config; its standard error goes to the log.

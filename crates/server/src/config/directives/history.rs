@@ -10,7 +10,7 @@ pub(super) static HISTORY: &[Directive] = &[
             expected: "the path of a folder",
         },
         Default::Unset("what channels remember ends with the server process"),
-        "The folder in which what channels remember is kept, so that a restart and `kill -9` lose none of it; made if its own folder is there. For the server's user only, and for one server at a time. Publications of channels that remember are given to subscribers, and answered, when they are written. `veche upgrade` is refused while it is set: that takes a restart.",
+        "The folder in which what channels remember is kept, so that a restart and `kill -9` lose none of it; made if its own folder is there. For the server's user only, and for one server at a time. Publications of channels that remember are given to subscribers, and answered, when they are written. `veche upgrade` and `veche restart` are refused while it is set: that takes a stop and a start.",
     ),
     row(
         "fsync",

@@ -159,6 +159,16 @@ pub(super) static LIMITS: &[Directive] = &[
         "When the server stops, WebSockets are closed with 1001 evenly over so long, so that their clients don't all come back in the same instant; then it ends. Apps and services are told first (`stop`): connections begin to be closed when all have done what they do then, at the latest after a quarter of the time. `0`: all at once.",
     ),
     row(
+        "lame_duck_time",
+        Kind::Duration {
+            min: Duration::ZERO,
+            max: HOUR,
+            off: false,
+        },
+        "\"0\"",
+        "When the server is to stop, `/health` answers 503 for so long before the drain begins, while everything else is served as before, new connections included: time for a load balancer to notice and to send clients elsewhere. It takes as long as the balancer's checks do until they give a server up: their interval times the failures that they wait for. The time comes on top of `drain_time`. Not with `veche restart`, `veche upgrade`, `veche stop --now` and `veche dev`.",
+    ),
+    row(
         "upgrade_drain_time",
         Kind::Duration {
             min: Duration::ZERO,
@@ -166,7 +176,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         "\"3s\"",
-        "The same for the old server process of an upgrade, whose WebSockets are closed with 1012. Until a client of it has come back to the new process, it misses what is published there, so this is short; with so many clients that their return within it would be too much at once, make it longer, and have them ask for what they missed. Services of the old process have to end within it too.",
+        "As `drain_time`, for the old server process of an upgrade, whose WebSockets are closed with 1012. Until a client of it has come back to the new process, it misses what is published there, so this is short; with so many clients that their return within it would be too much at once, make it longer, and have them ask for what they missed. Services of the old process have to end within it too.",
     ),
     row(
         "watchdog_timeout",
