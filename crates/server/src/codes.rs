@@ -5,7 +5,8 @@
 //! page docs/reference/codes.md is written from it.
 
 mod centrifuge;
-mod rows;
+mod closes;
+mod errors;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +17,8 @@ use veche_proto::http::Status;
 use veche_proto::websocket;
 
 use crate::config::{Section, assert_page_is_current};
-use rows::{CLOSES, ERRORS, SILENT, STATUSES, UNSAID};
+use closes::{CLOSES, SILENT};
+use errors::{ERRORS, STATUSES, UNSAID};
 
 /// One way to be sent away.
 struct Row {

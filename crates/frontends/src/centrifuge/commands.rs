@@ -8,7 +8,7 @@ use veche_centrifuge::{
 };
 use veche_hub::{
     self as hub, Answer, HistoryError, Info, Namespaces, PresenceError, PublishOptions, Query,
-    Question,
+    Question, Reading,
 };
 
 use super::answering::{Answering, Content};
@@ -185,7 +185,9 @@ impl Centrifuge {
         let options = namespaces.of(channel.as_str());
         let (is_kept, reading) = match question {
             Question::History(_) => (options.history.is_some(), options.access.history),
-            Question::Presence | Question::PresenceStats => (options.presence, options.access.presence),
+            Question::Presence | Question::PresenceStats => {
+                (options.presence, options.access.presence)
+            }
             _ => (true, Reading::Subscriber),
         };
         let is_subscribed = self.subscriptions.has(channel.as_str());

@@ -391,6 +391,7 @@ fn namespaces() -> Namespaces {
         access: veche_hub::Access {
             subscribe: Subscribing::Client,
             publish: Publishes::Nobody,
+            ..Default::default()
         },
         join_leave: true,
         force_push_join_leave: true,
