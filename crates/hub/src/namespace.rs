@@ -125,7 +125,7 @@ pub struct Namespace {
     pub presence: bool,
     /// Whether subscribers are told who joins and leaves.
     pub join_leave: bool,
-    /// Whether that is told to clients who did not ask for it, too.
+    /// Whether clients get these joins and leaves without asking.
     pub force_push_join_leave: bool,
     /// How long after a user's last connection has gone he is told to have left, unless he comes back; 0: connections
     /// come and go, not users.

@@ -578,7 +578,7 @@ impl Centrifuge {
     }
 }
 
-/// Whether a client has to show a token with its connect command, if nobody else has let it in.
+/// Returns whether a client that no hook has let in needs a token in its connect command.
 fn needs_token(identity: &Identity) -> bool {
     match identity {
         Identity::Token(tokens) => tokens.anonymous != Anonymous::All,

@@ -32,10 +32,10 @@ pub struct Tokens {
     pub anonymous: Anonymous,
 }
 
-/// The keys of tokens, and what is asked of tokens beside their signature.
+/// The keys of tokens, and the rules for their claims.
 #[derive(Clone, Debug)]
 pub struct Verifier {
-    /// What is asked of a token.
+    /// The rules for the claims of a token.
     pub rules: Rules,
     /// The keys that it is checked with.
     pub keys: Arc<dyn Keychain>,

@@ -64,7 +64,7 @@ impl Jwt {
     }
 }
 
-/// What is said of a secret of this length in bytes.
+/// The warning about a secret of this length in bytes.
 pub(super) fn short_secret(length: usize) -> String {
     format!(
         "the secret has {length} bytes; one of less than {SECRET_BYTES_MIN} can be guessed by trying: make one with `openssl rand -hex 32`"

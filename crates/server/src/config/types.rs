@@ -494,7 +494,7 @@ pub(crate) struct Namespace {
     pub(crate) presence: bool,
     /// Whether they tell who joins and leaves.
     pub(crate) join_leave: bool,
-    /// Whether also clients are told that did not ask for it.
+    /// Whether clients get joins and leaves without asking.
     pub(crate) force_push_join_leave: bool,
     /// What the back end is told of them.
     pub(crate) told: Told,
@@ -547,7 +547,7 @@ pub(crate) struct Limits {
     pub(crate) connections: ConnectionCap,
     pub(crate) connections_per_address: Option<u32>,
     pub(crate) connections_per_user: Option<u32>,
-    /// Of Centrifugo's protocol.
+    /// Subscriptions of a client of Centrifugo's protocol.
     pub(crate) channels_per_client: u32,
     pub(crate) channel_name_bytes_max: u32,
     pub(crate) memory: MemoryLimit,

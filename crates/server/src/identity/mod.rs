@@ -219,7 +219,7 @@ fn identities_of(config: &Config) -> impl Iterator<Item = &config::Identity> {
         .filter_map(|route| route.handler.identity())
 }
 
-/// What is said of connection tokens, and of subscription tokens that differ.
+/// Returns the section of connection tokens and that of subscription tokens.
 fn sections_of(config: &Config) -> [Option<&config::Jwt>; 2] {
     [config.jwt.as_ref(), config.subscription_jwt.as_ref()]
 }

@@ -154,7 +154,8 @@ fn a_back_end_subscribes_and_unsubscribes_connections() {
     }
 }
 
-/// Told to each client there, whether it has asked, was subscribed by its back end, or says otherwise by its token.
+/// Each client in the channel gets the join: one that subscribed itself, one that its back end subscribed, and one that its
+/// token did, unless the token says otherwise.
 #[test]
 fn who_comes_is_told_to_all_where_the_namespace_says_so() {
     let mut world = super::world(3);

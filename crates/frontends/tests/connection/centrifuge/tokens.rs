@@ -172,7 +172,7 @@ fn tokens_that_do_not_hold_open_nothing() {
     );
 }
 
-/// Who may have no user, or no token at all, each route says.
+/// A route says whether clients without a user, or without a token, may connect.
 #[test]
 fn anonymous_clients_come_where_the_route_lets_them() {
     let mut world = super::world(1);
@@ -207,7 +207,7 @@ fn anonymous_clients_come_where_the_route_lets_them() {
                 (None, None) => Ok(reply["connect"]["ttl"].as_u64()),
             };
             assert_eq!(found, expected, "{path} {shown}");
-            // It has no channel of its own, and is nobody to others.
+            // It has no channel of its own.
             assert_eq!(reply["connect"]["subs"], Value::Null);
         }
     }

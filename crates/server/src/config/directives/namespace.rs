@@ -107,7 +107,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "force_push_join_leave",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
-        "With `join_leave`: whether each client of a route with `handler = \"centrifuge\"` is told, also one that did not ask for it with `joinLeave: true`.",
+        "With `join_leave`: whether clients of routes with `handler = \"centrifuge\"` get joins and leaves without asking for them (`joinLeave: true`).",
     ),
     row(
         "leave_delay",
