@@ -51,7 +51,7 @@ impl Frame {
         match outcome {
             Outcome::Connect(result) => {
                 let body = PushBody::Connect(result);
-                return self.push(&Push { channel: "", body });
+                self.push(&Push { channel: "", body });
             }
             Outcome::Error(error) => self.end = Some(end_of(error.code, error.is_temporary)),
             _ => debug_assert!(false, "it has asked for nothing else"),

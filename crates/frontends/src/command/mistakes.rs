@@ -72,10 +72,10 @@ impl BadCommand {
             0 => format!("bad JSON: {what}"),
             column => format!("bad JSON at column {column}: {what}"),
         };
-        let lines = memchr::memchr_iter(b'\n', bytes).map(|at| at + 1);
+        let mut lines = memchr::memchr_iter(b'\n', bytes).map(|at| at + 1);
         let line = match error.line() {
             0 | 1 => Some(0),
-            line => lines.skip(line - 2).next(),
+            line => lines.nth(line - 2),
         };
         Self {
             unknown_field: line

@@ -319,7 +319,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         let mut next = self.abandoned();
         while let Some(mut pending) = next {
-            let mut open = Open {
+            let mut open = Self {
                 back_end: Arc::clone(&self.back_end),
                 client: Box::default(),
                 asked: self.asked,

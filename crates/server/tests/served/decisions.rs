@@ -58,11 +58,16 @@ impl Log {
             .expect("it runs");
         let out = child.stdout.take().expect("a pipe");
         let socket = Socket::open(server.public, "/ws?user=somebody");
-        until("the look to begin", || {
+        let open = || {
             let target = format!("/ws?user={user}&channel=news");
             Socket::open(server.public, &target).leave();
+        };
+        until("the look to begin", || {
+            open();
             rustix::io::ioctl_fionread(&out).is_ok_and(|waiting| waiting > 0)
         });
+        // The look may have begun in the middle of the last session, and seen its end only.
+        open();
         socket.leave();
         let lines = BufReader::new(out).lines();
         Self { child, lines }

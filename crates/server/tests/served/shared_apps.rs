@@ -132,8 +132,8 @@ fn applications_have_metrics_of_their_own() {
         assert_eq!(strange.text(), "counted");
         let page = get(server.internal, "/metrics");
         for line in [
-            "# HELP orders Orders taken",
-            "# TYPE orders counter",
+            "# HELP orders_total Orders taken",
+            "# TYPE orders_total counter",
             "orders_total{kind=\"book\"} 20.0",
             "orders_total{kind=\"\\\"\\n\\\\\"} 100.0",
             "order_size_bucket{le=\"1.0\"} 0",

@@ -185,7 +185,7 @@ fn who_comes_is_told_to_all_where_the_namespace_says_so() {
     let who = json!({ "user": "bob", "client": reply["client"] });
     let join = json!({ "push": { "channel": "told:1", "join": { "info": who } } });
     for peer in [asked, given, by_token] {
-        assert_eq!(take(&mut world, peer).lines, [join.clone()]);
+        assert_eq!(take(&mut world, peer).lines, std::slice::from_ref(&join));
     }
     assert_eq!(take(&mut world, quiet), Heard::default());
 }

@@ -99,7 +99,7 @@ impl Settings {
     }
 
     /// Takes a list of objects.
-    pub(super) fn objects(&mut self, path: &str) -> Vec<Settings> {
+    pub(super) fn objects(&mut self, path: &str) -> Vec<Self> {
         match self.take(path) {
             Some(Value::Array(values)) => values.into_iter().map(Self::new).collect(),
             _ => Vec::new(),
@@ -185,7 +185,9 @@ fn milliseconds(text: &str) -> Option<u64> {
 /// Writes a duration in the largest unit that has no rest.
 fn written(ms: u64) -> String {
     let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
-    let unit = units.into_iter().find(|(unit_ms, _)| ms % unit_ms == 0);
+    let unit = units
+        .into_iter()
+        .find(|(unit_ms, _)| ms.is_multiple_of(*unit_ms));
     let (unit_ms, unit) = unit.unwrap_or((1, "ms"));
     format!("{}{unit}", ms / unit_ms)
 }
