@@ -3,10 +3,15 @@
 /// The candidate nearest to `found`, if one is near enough to be meant.
 pub fn nearest<'c>(found: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let found = found.to_ascii_lowercase();
+    let is_near = |distance: usize, candidate: &str| {
+        distance <= (candidate.len().max(found.len()) / 3).max(1)
+    };
     candidates
         .into_iter()
+        // The distance is at least the difference in length, and costs their product to find: a name may be a megabyte.
+        .filter(|candidate| is_near(candidate.len().abs_diff(found.len()), candidate))
         .map(|candidate| (strsim::damerau_levenshtein(&found, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= (candidate.len().max(found.len()) / 3).max(1))
+        .filter(|(distance, candidate)| is_near(*distance, candidate))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
