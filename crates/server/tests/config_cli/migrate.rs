@@ -39,7 +39,7 @@ const VERSION_5: &str = r#"{
       "name": "chat", "presence": true, "join_leave": true, "force_push_join_leave": true,
       "history_size": 100, "history_ttl": "300s", "force_recovery": true,
       "allow_subscribe_for_client": true, "allow_publish_for_subscriber": true,
-      "allow_history_for_subscriber": true, "channel_regex": "^[a-z]+$"
+      "allow_history_for_subscriber": true, "allow_presence_for_client": true, "channel_regex": "^[a-z]+$"
     },
     { "name": "price", "history_size": 1, "history_ttl": "1h", "force_recovery": true,
       "force_recovery_mode": "cache", "allowed_delta_types": ["fossil"], "delta_publish": true },
@@ -107,6 +107,7 @@ name = ""
 presence = true
 leave_delay = "off"
 subscribe = "client"
+allow_presence = "none"
 
 [[namespace]]
 name = "chat"
@@ -118,6 +119,7 @@ force_push_join_leave = true
 leave_delay = "off"
 subscribe = "client"
 publish = "subscriber"
+allow_presence = "client"
 
 [[namespace]]
 name = "price"
@@ -127,6 +129,7 @@ recovery = "latest"
 delta = "fossil"
 delta_publish = true
 subscribe = "token"
+allow_history = "none"
 
 [[namespace]]
 name = "room"
@@ -220,6 +223,7 @@ position_ttl = "720h"
 tags_filter = true
 subscribe = "none"
 publish = "hook"
+allow_history = "none"
 
 [[namespace]]
 name = "personal"

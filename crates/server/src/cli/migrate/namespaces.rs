@@ -15,7 +15,7 @@ pub(super) struct Around {
 }
 
 /// Options that hold here wherever they are possible, or by other means.
-const ALWAYS: [&str; 12] = [
+const ALWAYS: [&str; 10] = [
     "force_positioning",
     "allow_positioning",
     "force_recovery",
@@ -23,8 +23,6 @@ const ALWAYS: [&str; 12] = [
     "sub_refresh_proxy_enabled",
     "proxy_sub_refresh",
     "allow_user_limited_channels",
-    "allow_history_for_subscriber",
-    "allow_presence_for_subscriber",
     "subscribe_proxy_name",
     "publish_proxy_name",
     "sub_refresh_proxy_name",
@@ -38,7 +36,7 @@ pub(super) fn namespace(name: &str, mut options: Settings, around: &Around, draf
     };
     draft.section("[[namespace]]");
     draft.set("name", quoted(name));
-    history(&shown, &mut options, around, draft);
+    let has_history = history(&shown, &mut options, around, draft);
     let presence = options.flag("presence");
     let join_leave = options.flag("join_leave");
     if presence {
@@ -58,13 +56,31 @@ pub(super) fn namespace(name: &str, mut options: Settings, around: &Around, draf
         draft.set("tags_filter", true);
     }
     access(&shown, &mut options, around, draft);
+    readers("history", has_history, &mut options, draft);
+    readers("presence", presence, &mut options, draft);
     options.skip(&ALWAYS);
     for left in options.left() {
         draft.note(format!("no counterpart: {shown}: {left}"));
     }
 }
 
-fn history(shown: &str, options: &mut Settings, around: &Around, draft: &mut Draft) {
+/// Writes which clients read the history or the presence of channels that have one. Without an option there are none.
+fn readers(what: &str, is_kept: bool, options: &mut Settings, draft: &mut Draft) {
+    let mut is_for = |readers: &str| options.flag(&format!("allow_{what}_for_{readers}"));
+    let (client, anonymous, subscriber) =
+        (is_for("client"), is_for("anonymous"), is_for("subscriber"));
+    let readers = match () {
+        () if client || anonymous => "client",
+        () if subscriber => return,
+        () => "none",
+    };
+    if is_kept {
+        draft.set(&format!("allow_{what}"), quoted(readers));
+    }
+}
+
+/// Returns whether channels have a history.
+fn history(shown: &str, options: &mut Settings, around: &Around, draft: &mut Draft) -> bool {
     let size = options.number("history_size");
     let ttl = options.duration("history_ttl");
     let meta_ttl = options.duration("history_meta_ttl");
@@ -77,7 +93,7 @@ fn history(shown: &str, options: &mut Settings, around: &Around, draft: &mut Dra
                 "{shown}: history_size without history_ttl keeps nothing, as there"
             ));
         }
-        return;
+        return false;
     };
     draft.set("history_size", size);
     draft.set("history_ttl", quoted(&ttl));
@@ -91,6 +107,7 @@ fn history(shown: &str, options: &mut Settings, around: &Around, draft: &mut Dra
             draft.set("delta_publish", true);
         }
     }
+    true
 }
 
 fn access(shown: &str, options: &mut Settings, around: &Around, draft: &mut Draft) {
