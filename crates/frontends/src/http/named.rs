@@ -10,13 +10,13 @@ use veche_proto::http::{Framing, Head, HttpError};
 use super::app::Question;
 use super::body::Purpose;
 use super::{Http, KeptRequest, State};
-use crate::app::{AppId, Outcome};
-use crate::identity::{Client, Finding, Named, Unknown};
-use crate::route::Route;
-use crate::shared::Shared;
-use crate::socket::Socket;
-use crate::step::{Block, Then};
-use crate::upgrade::{Candidate, Refused, judge};
+use crate::context::app::{AppId, Outcome};
+use crate::context::identity::{Client, Finding, Named, Unknown};
+use crate::context::route::Route;
+use crate::context::shared::Shared;
+use crate::context::step::{Block, Then};
+use crate::http::upgrade::{Candidate, Refused, judge};
+use crate::websocket::Socket;
 
 /// What goes on once it is known who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

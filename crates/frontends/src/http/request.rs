@@ -9,22 +9,22 @@ use veche_proto::http::{Framing, Head, HttpError, Method, Status};
 use super::app::Question;
 use super::body::Purpose;
 use super::{Http, exposition};
-use crate::admin;
-use crate::api::Call;
-use crate::centrifuge::transport::Transport;
-use crate::guessing::{self, Lock};
-use crate::journal::Entry;
-use crate::reply::Refusal;
-use crate::route::{Found, Handler, Route};
-use crate::shared::Shared;
-use crate::site::{Listener, Role};
-use crate::socket::Socket;
-use crate::static_files::Place;
-use crate::stats::{Handshake, TurnedAway};
-use crate::step::Then;
-use crate::stream;
-use crate::upgrade::judge;
-use crate::work;
+use crate::backend::admin;
+use crate::backend::api::Call;
+use crate::context::guessing::{self, Lock};
+use crate::context::journal::Entry;
+use crate::context::route::{Found, Handler, Route};
+use crate::context::shared::Shared;
+use crate::context::site::{Listener, Role};
+use crate::context::stats::{Handshake, TurnedAway};
+use crate::context::step::Then;
+use crate::context::work;
+use crate::http::reply::Refusal;
+use crate::http::static_files::Place;
+use crate::http::stream;
+use crate::http::upgrade::judge;
+use crate::sessions::centrifuge::transport::Transport;
+use crate::websocket::Socket;
 
 impl Http {
     /// What a request leads to.

@@ -9,7 +9,7 @@ use veche_hub::{ConnectionId, Delivery, Event, Format, PayloadRef, Position};
 use super::marks::AllMarks;
 use super::wishes::{Form, Wish, Wishes};
 use super::{Carried, Outboxes, Pushes, events};
-use crate::centrifuge::{Dialect, kind, writing};
+use crate::sessions::centrifuge::{Dialect, kind, writing};
 
 /// What a publication is encoded in once for all clients of one dialect.
 struct Forms {

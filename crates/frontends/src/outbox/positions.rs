@@ -14,7 +14,7 @@ use veche_hub::{
 use veche_proto::websocket::MessageKind;
 
 use super::{Outboxes, Pushes};
-use crate::shared::Shared;
+use crate::context::shared::Shared;
 
 /// The object, among the formats that a publication is encoded in once.
 const OBJECT: Format = Format(u32::MAX - 4);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use veche_centrifuge::Filter;
 use veche_hub::{Delivery, Event};
 
-use crate::centrifuge::writing;
+use crate::sessions::centrifuge::writing;
 
 /// What a client has agreed on with one subscription.
 #[derive(Clone, Debug, Default, PartialEq)]
