@@ -7,6 +7,7 @@
 //! A stage that can't go on (its client does not read, a home worker has not answered, the hub takes no further
 //! publication) says so; the connection keeps the input, the transport is paused, and [`Connection::resume`] goes on.
 
+mod described;
 mod ending;
 
 use std::net::IpAddr;
@@ -19,6 +20,7 @@ use crate::context::census::About;
 use crate::context::hooks::{QuestionId, Verdict};
 use crate::context::identity::{Certified, Finding};
 use crate::context::note::NoteLevel;
+use crate::context::relay::Relay;
 use crate::context::shared::Shared;
 use crate::context::site::Role;
 use crate::context::stats::TurnedAway;
@@ -27,7 +29,6 @@ use crate::context::work;
 use crate::http::Http;
 use crate::http::reply::refuse_request;
 use crate::outbox::ANSWERS_BYTES_HIGH;
-use crate::sessions::centrifuge::transport::Relay;
 use crate::websocket::client::{Caller, Dial, Dialing};
 use crate::websocket::{NotRenewed, Socket};
 

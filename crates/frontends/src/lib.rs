@@ -29,6 +29,7 @@ pub use context::census::Census;
 pub use context::close::Parting;
 pub use context::journal::Journal;
 pub use context::note::{Decision, Note, NoteLevel};
+pub use context::relay::{Address, Relay};
 pub use context::shared::{Lane, Now, Ports, Post, Process, Shared};
 pub use context::site::{ApiKey, Limits, Listener, Role, Site};
 pub use context::stats::Stats;
@@ -39,6 +40,5 @@ pub use context::{
 };
 pub use http::{static_files, upgrade};
 pub use outbox::{End, Outbox, Outboxes};
-pub use sessions::centrifuge::transport::{Address, Relay};
 pub use websocket::NotRenewed;
 pub use websocket::client::{self, Caller, Dial, Terms};

@@ -12,10 +12,13 @@ use veche_proto::http::{Head, Status};
 
 use crate::backend::PERMISSION_DENIED;
 use crate::backend::command::{self, BadCommand};
-use crate::context::guessing::{self, Lock};
+use crate::context::guessing::Lock;
 use crate::context::origin::{self, Rule};
 use crate::context::shared::Shared;
 use crate::http::reply::Refusal;
+use crate::http::{api_error, guessing};
+
+pub use crate::context::look::Look;
 
 /// Where the page's files are.
 pub(crate) const ROOT: &str = "builtin:admin";
@@ -34,45 +37,13 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("Cross-Origin-Resource-Policy", "same-origin"),
 ];
 
-/// What the page shows of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// Every worker's counters, and what the process takes.
-    Figures,
-    /// What held workers up lately.
-    Slow,
-    /// The configuration in force.
-    Config,
-    /// The tables of scripts, and what they take.
-    Tables,
-    /// The last lines of the log.
-    Log {
-        /// Without so many first ones.
-        after: u64,
-    },
-}
-
-impl Look {
-    /// What is called so; of the log all.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "figures" => Self::Figures,
-            "slow" => Self::Slow,
-            "config" => Self::Config,
-            "tables" => Self::Tables,
-            "log" => Self::Log { after: 0 },
-            _ => return None,
-        })
+/// Narrows what is shown by the body of a call, which may be empty.
+pub(crate) fn narrowed(look: Look, body: &[u8]) -> Result<Look, BadCommand> {
+    if !matches!(look, Look::Log { .. }) || body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(look);
     }
-
-    /// The same as a call's body says, which may be empty.
-    pub(crate) fn narrowed(self, body: &[u8]) -> Result<Self, BadCommand> {
-        if !matches!(self, Self::Log { .. }) || body.iter().all(u8::is_ascii_whitespace) {
-            return Ok(self);
-        }
-        let After { after } = command::read(body)?;
-        Ok(Self::Log { after })
-    }
+    let After { after } = command::read(body)?;
+    Ok(Look::Log { after })
 }
 
 #[derive(Deserialize)]
@@ -93,7 +64,7 @@ pub(crate) fn admit(
     let is_own = origin::admits(&[Rule::SameHost], head, is_tls);
     if !is_own || origin::is_from_elsewhere(head) {
         let why = "pages of other origins may not call this";
-        return Err(Refusal::of_api(Status::FORBIDDEN, PERMISSION_DENIED, why));
+        return Err(api_error::of_api(Status::FORBIDDEN, PERMISSION_DENIED, why));
     }
     match shared.site.is_admin(head) {
         true => Ok(()),

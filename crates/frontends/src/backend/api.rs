@@ -19,14 +19,14 @@ use veche_proto::http::{Framing, Head, Method as Verb, Status};
 
 use crate::backend::admin::{self, Look};
 use crate::backend::command::BadCommand;
-use crate::backend::{
-    BAD_REQUEST, Backend, Progress, UNAUTHORIZED, Unwilling, status_of, write_error,
-};
-use crate::context::guessing::{self, Lock};
+use crate::backend::{BAD_REQUEST, Backend, Progress, Unwilling, status_of};
+use crate::context::guessing::Lock;
 use crate::context::publishing::Publisher;
 use crate::context::shared::Shared;
 use crate::context::step::Block;
+use crate::http::api_error::error_body;
 use crate::http::reply::Refusal;
+use crate::http::{api_error, guessing};
 
 /// One call, from its head to its answer.
 pub(crate) struct Call {
@@ -89,7 +89,7 @@ impl Call {
             head.framing != Framing::None || head.header_bytes("content-length").is_some();
         if head.method == Verb::Post && !has_body && method.takes_body() {
             let why = "this call takes a JSON object, with its Content-Length";
-            return Err(Refusal::of_api(Status::LENGTH_REQUIRED, BAD_REQUEST, why));
+            return Err(api_error::of_api(Status::LENGTH_REQUIRED, BAD_REQUEST, why));
         }
         match (method, &head.method) {
             (Method::Info, Verb::Get | Verb::Head) | (_, Verb::Post) => {}
@@ -101,7 +101,7 @@ impl Call {
                 };
                 let why = format!("this call takes {allow}");
                 return Err(
-                    Refusal::of_api(Status::METHOD_NOT_ALLOWED, BAD_REQUEST, &why)
+                    api_error::of_api(Status::METHOD_NOT_ALLOWED, BAD_REQUEST, &why)
                         .with("Allow", allow),
                 );
             }
@@ -119,7 +119,7 @@ impl Call {
         match self.begin_to(body, id, shared) {
             Err(Unwilling::Busy(busy)) => {
                 shared.stats.push_turned_away(busy);
-                CallEnd::Refused(busy.refusal())
+                CallEnd::Refused(api_error::busy(busy))
             }
             Err(Unwilling::Bad(BadCommand { why, code, .. })) => {
                 shared.stats.pushes_refused.add(1);
@@ -184,22 +184,4 @@ impl Call {
             None => CallEnd::Answered(answers),
         }
     }
-}
-
-/// The answer to whoever has no key, or a wrong one.
-pub(crate) fn unauthorized() -> Refusal {
-    Refusal::of_api(
-        Status::UNAUTHORIZED,
-        UNAUTHORIZED,
-        "X-API-Key is missing or wrong",
-    )
-    .with("WWW-Authenticate", "X-API-Key")
-}
-
-/// `{"error":{…}}`
-pub(crate) fn error_body(code: u32, message: &str) -> Vec<u8> {
-    let mut text = String::from("{");
-    write_error(&mut text, code, message);
-    text.push('}');
-    text.into_bytes()
 }

@@ -26,13 +26,10 @@ use crate::context::close::BLOCKED;
 use crate::context::note::{Decision, NoteLevel};
 use crate::context::publishing::{Busy, Publisher};
 use crate::context::shared::Shared;
+use crate::http::api_error::{INTERNAL, LIMIT_EXCEEDED};
 pub(crate) use exchange::Exchange;
-pub(crate) use exchange::status_of;
-pub use exchange::{
-    BAD_REQUEST, METHOD_NOT_FOUND, PERMISSION_DENIED, Shape, UNAUTHORIZED, UNKNOWN_CHANNEL,
-    write_error,
-};
-use exchange::{Content, INTERNAL, LIMIT_EXCEEDED, UNCOUNTED};
+pub use exchange::Shape;
+use exchange::{Content, UNCOUNTED};
 use names::{known, named, personal};
 
 /// Most questions of one back end that may wait for their answers; its input waits then.

@@ -7,9 +7,10 @@ mod execution;
 pub(crate) mod lines;
 pub mod spelling;
 
-pub use api::{Direct, DirectCall};
-pub use execution::{
-    BAD_REQUEST, Backend, EXCHANGES_MAX, METHOD_NOT_FOUND, PERMISSION_DENIED, Progress, Shape,
-    UNAUTHORIZED, UNKNOWN_CHANNEL, Unwilling, write_error,
+pub(crate) use crate::http::api_error::status_of;
+pub use crate::http::api_error::{
+    BAD_REQUEST, METHOD_NOT_FOUND, PERMISSION_DENIED, UNAUTHORIZED, UNKNOWN_CHANNEL, write_error,
 };
-pub(crate) use execution::{Exchange, status_of};
+pub use api::{Direct, DirectCall};
+pub(crate) use execution::Exchange;
+pub use execution::{Backend, EXCHANGES_MAX, Progress, Shape, Unwilling};

@@ -2,18 +2,12 @@
 //!
 //! What is refused here is refused before anything of it is done: the same command may be sent again later.
 
-use veche_proto::http::Status;
-
 use crate::context::rate::{Rate, SharedMeter};
-use crate::http::reply::Refusal;
 
 /// Error code of the API for what is too fast.
 pub const TOO_MANY_REQUESTS: u32 = 111;
 /// Error code of the API for what the server has no memory for.
 pub const LIMIT_EXCEEDED: u32 = 106;
-
-/// After so many seconds memory may be there again.
-const MEMORY_RETRY_S: u64 = 1;
 
 /// Which key a caller of the API has shown. Whoever has shown none is like all others who have not: push lines do not,
 /// and neither do callers on loopback where no key is asked for.
@@ -60,16 +54,6 @@ impl Busy {
             Self::TooFast { .. } => TOO_MANY_REQUESTS,
             Self::NoMemory => LIMIT_EXCEEDED,
         }
-    }
-
-    /// To a call by HTTP.
-    pub(crate) fn refusal(self) -> Refusal {
-        let (status, seconds) = match self {
-            Self::TooFast { wait_ms } => (Status::TOO_MANY_REQUESTS, wait_ms.div_ceil(1000).max(1)),
-            Self::NoMemory => (Status::SERVICE_UNAVAILABLE, MEMORY_RETRY_S),
-        };
-        Refusal::of_api(status, self.code(), &self.to_string())
-            .with("Retry-After", seconds.to_string())
     }
 }
 

@@ -14,12 +14,12 @@ use veche_proto::websocket;
 
 use crate::context::access::Networks;
 use crate::context::app::AppId;
+use crate::context::files::Encoding;
+use crate::context::hears::{Hears, Keeping};
 use crate::context::hooks::Deciders;
 use crate::context::identity::Identity;
 use crate::context::origin;
 use crate::context::pace::Pacing;
-use crate::http::static_files::Encoding;
-use crate::outbox::{Hears, Keeping};
 
 pub use headers::{BadHeader, Headers};
 pub use router::{Found, Router};

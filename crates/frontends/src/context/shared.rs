@@ -16,20 +16,20 @@ use veche_hub::{
 };
 use veche_proto::websocket::{Codecs, ContextBudget};
 
-use crate::backend::admin::Look;
 use crate::context::app::{AppAnswer, AppId, Apps};
 use crate::context::blocks::{Block, Issued, NotBlocked};
 use crate::context::census::Census;
 use crate::context::close::Parting;
+use crate::context::files::Files;
 use crate::context::hooks::{Question, QuestionId, Verdict};
 use crate::context::identity::{Desk, Finding};
+use crate::context::look::Look;
 use crate::context::note::{Decision, Note, NoteLevel};
+use crate::context::relay::Relay;
 use crate::context::site::Site;
 use crate::context::stats::Stats;
 use crate::context::work::{Waiting, Work};
-use crate::http::static_files::Files;
 use crate::outbox::Outboxes;
-use crate::sessions::centrifuge::transport::Relay;
 
 /// Notes of one kind written down in a second; a flood of mistakes is counted, not written down one by one.
 const NOTES_PER_SECOND: u32 = 16;

@@ -6,10 +6,12 @@
 //! through `parts`, answers are written by
 //! [`reply`](crate::http::reply) and [`stream`](crate::http::stream).
 
+pub(crate) mod api_error;
 mod app;
 mod body;
 mod call;
 mod exposition;
+pub(crate) mod guessing;
 mod named;
 mod parts;
 pub(crate) mod reply;

@@ -9,7 +9,6 @@ use veche_proto::http::{
     self, Head, HttpError, Method, ResponseBody, ResponseHead, ResponseWriter, Status, Version,
 };
 
-use crate::backend::api::error_body;
 use crate::context::app::Response;
 use crate::context::note::NoteLevel;
 use crate::context::route::Headers;
@@ -191,12 +190,6 @@ impl Refusal {
             body: format!("{why}\n"),
             ends: false,
         }
-    }
-
-    /// Says why as the API does.
-    pub(crate) fn of_api(status: Status, code: u32, why: &str) -> Self {
-        let body = String::from_utf8(error_body(code, why)).unwrap_or_default();
-        Self::json(status, body)
     }
 
     /// Says why by a JSON value.

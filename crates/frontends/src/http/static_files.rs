@@ -11,50 +11,22 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use veche_proto::http::{Head, InvalidHeader, Method, ResponseWriter, Status};
 
 mod conditions;
-mod description;
 mod encoding;
 mod path;
 mod range;
 
-pub use description::Description;
-pub use encoding::Encoding;
+pub use crate::context::files::{
+    Content, Description, Encoding, File, Files, OpenError, Opened, ReadAt,
+};
 
 use conditions::Verdict;
 use encoding::Accepted;
 
 /// What a folder is answered with.
 const INDEX: &str = "index.html";
-
-/// Where files come from. One per worker, so it may cache without locks.
-pub trait Files {
-    /// Opens what lies at `relative` below `root`: names joined by `/`, none of them empty, `.` or `..`, without NUL
-    /// and backslash; or nothing, for the root itself. However files and links are arranged, and whoever changes them
-    /// meanwhile, nothing outside of `root` may be opened; a link that stays inside may be followed. What is neither
-    /// file nor folder is not found. `now_ms` is monotonic, for caches.
-    ///
-    /// # Errors
-    /// [`OpenError`]; names that are too long, a file where a folder should be and links out of the root are
-    /// [`OpenError::NotFound`].
-    fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<Opened, OpenError>;
-
-    /// Opens the variant of a file in that coding, which lies beside it under its name with the coding's
-    /// [extension](Encoding::extension); `None` if there is none. The rules of [`Files::open`] hold, and the description
-    /// is one of an [encoded](Description::encoded) file under the name of the file itself.
-    ///
-    /// # Errors
-    /// [`OpenError::Denied`] and [`OpenError::Failed`].
-    fn open_variant(
-        &mut self,
-        root: &Path,
-        relative: &str,
-        encoding: Encoding,
-        now_ms: u64,
-    ) -> Result<Option<File>, OpenError>;
-}
 
 /// The place of a requested file, and the encodings offered.
 #[derive(Clone, Copy, Debug)]
@@ -65,57 +37,6 @@ pub struct Place<'a> {
     pub below: &'a str,
     /// The codings in which files may lie prepared, the preferred one first; each at most once.
     pub variants: &'a [Encoding],
-}
-
-/// What was found at a path.
-#[derive(Clone)]
-pub enum Opened {
-    /// A folder, with or without an index.
-    Folder,
-    /// A regular file.
-    File(File),
-}
-
-/// A file that is open or cached.
-#[derive(Clone)]
-pub struct File {
-    /// What is said about it.
-    pub description: Arc<Description>,
-    /// What it holds.
-    pub content: Content,
-}
-
-/// Where a file's bytes are.
-#[derive(Clone)]
-pub enum Content {
-    /// In memory, whole.
-    Whole(Bytes),
-    /// To be read as the client takes them.
-    Stored(Arc<dyn ReadAt>),
-}
-
-/// A file that is read in pieces.
-pub trait ReadAt: Send + Sync {
-    /// Appends at most `bytes_max` bytes from `offset` on; 0 only at the end, which comes early if the file has
-    /// shrunk: the connection then has to be closed, as the length was promised.
-    ///
-    /// # Errors
-    /// Of the file system.
-    fn read_at(&self, offset: u64, bytes_max: usize, out: &mut Vec<u8>) -> io::Result<usize>;
-}
-
-/// Why nothing was opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Nothing is there that may be served: 404.
-    #[error("not found")]
-    NotFound,
-    /// It is there and the server may not read it: 403, and worth a log line.
-    #[error("permission denied")]
-    Denied,
-    /// Our own trouble, such as no descriptors left: 500, and worth a log line.
-    #[error(transparent)]
-    Failed(#[from] io::Error),
 }
 
 /// The plan of an answer.

@@ -13,6 +13,7 @@ use super::{Http, KeptRequest, State};
 use crate::context::app::Outcome;
 use crate::context::identity::{Named, Unknown};
 use crate::context::origin;
+use crate::context::relay::{Address, Relay};
 use crate::context::route::Route;
 use crate::context::shared::Shared;
 use crate::context::stats::{Handshake, TurnedAway};
@@ -21,9 +22,7 @@ use crate::http::reply::{Refusal, Reply};
 use crate::http::upgrade::{Refused, tell_refused};
 use crate::outbox::{Carried, marks};
 use crate::sessions::centrifuge::Centrifuge;
-use crate::sessions::centrifuge::transport::{
-    Address, RELAYS_MAX, Relay, Transport, encoding_of, only_connects,
-};
+use crate::sessions::centrifuge::transport::{RELAYS_MAX, Transport, encoding_of, only_connects};
 use crate::websocket::{Session, Side, Socket};
 
 /// Of responses that nobody may keep or hold back.

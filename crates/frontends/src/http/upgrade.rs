@@ -14,7 +14,6 @@ use veche_proto::websocket::handshake::{self, Upgrade};
 use veche_proto::websocket::{self, Decoder};
 
 use crate::backend::Backend;
-use crate::backend::api::unauthorized;
 use crate::context::app::AppId;
 use crate::context::close::{BLOCKED, DISCONNECTED};
 use crate::context::identity::{Identity, Named, Unknown};
@@ -24,6 +23,7 @@ use crate::context::route::{Handler, Route};
 use crate::context::shared::Shared;
 use crate::context::stats::{Handshake, TurnedAway};
 use crate::http::KeptRequest;
+use crate::http::api_error::unauthorized;
 use crate::http::reply::Refusal;
 use crate::outbox::Hears;
 use crate::sessions::app::App;

@@ -6,7 +6,7 @@
 
 mod backlog;
 mod carried;
-mod centrifuge;
+pub(crate) mod centrifuge;
 mod events;
 pub(crate) mod marks;
 mod masks;
@@ -25,12 +25,13 @@ use veche_hub::{ConnectionId, Delivery, Encodings, Event, Format, PayloadKind};
 use veche_proto::websocket::deflate::Agreed;
 use veche_proto::websocket::{self, Codecs, ContextBudget, Encoder, MessageKind, Opcode, Role};
 
+pub use crate::context::hears::{Hears, Keeping};
 use crate::context::journal::Journal;
 use crate::outbox::pool::Pool;
-use crate::sessions::centrifuge::Dialect;
 use backlog::Backlogs;
 pub use backlog::Dropped;
 pub(crate) use carried::Carried;
+use centrifuge::Dialect;
 pub(crate) use masks::Masks;
 pub use masks::Random;
 pub(crate) use parts::InParts;
@@ -54,28 +55,6 @@ pub enum End {
     Shutdown,
     /// Closed at once; what is queued is dropped.
     Abort,
-}
-
-/// Which publications a client gets that reads too slowly for all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeping {
-    /// The newest, as many as there is room for.
-    Newest,
-    /// Of each channel the newest.
-    Latest,
-}
-
-/// What a session gets of what is published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hears {
-    /// Nothing.
-    Nothing,
-    /// All of it; a client that reads too slowly loses its connection.
-    Publications,
-    /// The same, but a client that reads too slowly loses some of it.
-    Some(Keeping),
-    /// All of it, each with its place in its channel.
-    Positions,
 }
 
 /// Whether publications may be written.

@@ -9,9 +9,9 @@ use super::{Phase, Session, Side, Socket};
 use crate::context::hooks::{QuestionId, Verdict};
 use crate::context::identity::Finding;
 use crate::context::pace::Paced;
+use crate::context::relay::Relay;
 use crate::context::shared::Shared;
 use crate::context::step::{Never, Then};
-use crate::sessions::centrifuge::transport::Relay;
 use crate::sessions::centrifuge::{Centrifuge, Context, Flow};
 
 impl Socket {

@@ -5,11 +5,12 @@
 use veche_hub::{Answer, ConnectionId, Ticket};
 
 use super::method::Method;
-use super::{Call, CallEnd, error_body};
+use super::{Call, CallEnd};
 use crate::backend::Backend;
 use crate::context::publishing::{LIMIT_EXCEEDED, Publisher};
 use crate::context::shared::Shared;
 use crate::context::step::Block;
+use crate::http::api_error::error_body;
 
 /// Longest answer: it becomes values of a script at once.
 const ANSWER_BYTES_MAX: usize = 1 << 20;

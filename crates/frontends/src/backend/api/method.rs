@@ -2,7 +2,7 @@
 
 use veche_hub::{ConnectionId, Question};
 
-use crate::backend::admin::Look;
+use crate::backend::admin::{self, Look};
 use crate::backend::command::{self, BadCommand, Command, Target};
 use crate::backend::spelling::nearest;
 use crate::backend::{Backend, METHOD_NOT_FOUND, Progress, Shape, Unwilling};
@@ -177,7 +177,7 @@ impl Method {
                 return Ok(backend.tell(format!("{{\"nodes\":{nodes}}}")));
             }
             Self::Look(look) => {
-                let shown = shared.process.look(look.narrowed(body)?);
+                let shown = shared.process.look(admin::narrowed(look, body)?);
                 return Ok(backend.tell(shown));
             }
             Self::Batch | Self::Lines | Self::Unknown(None) => {

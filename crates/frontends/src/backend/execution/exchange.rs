@@ -2,44 +2,10 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
 use veche_hub::{Answer, Connections, HistoryError, Listing, PresenceError, Published, UserStatus};
-use veche_proto::http::Status;
 
 use super::list::List;
-use crate::context::publishing::TOO_MANY_REQUESTS;
-
-/// Error code for what is a fault of ours.
-pub(super) const INTERNAL: u32 = 100;
-/// Error code for what is too large to be answered.
-pub(super) const LIMIT_EXCEEDED: u32 = 106;
-/// Error code for a request that can't be understood or carried out as written.
-pub const BAD_REQUEST: u32 = 107;
-/// Error code for a channel whose namespace does not exist.
-pub const UNKNOWN_CHANNEL: u32 = 102;
-/// Error code for a caller without a key.
-pub const UNAUTHORIZED: u32 = 101;
-/// Error code for what the caller may not do.
-pub const PERMISSION_DENIED: u32 = 103;
-/// Error code for a method that does not exist.
-pub const METHOD_NOT_FOUND: u32 = 104;
-/// Error code for what the channel's namespace does not have.
-const NOT_AVAILABLE: u32 = 108;
-/// Error code for a position that is none of the channel's.
-const UNRECOVERABLE: u32 = 112;
-
-/// Returns the status of an answer by HTTP that is nothing but an error with this code.
-pub(crate) fn status_of(code: u32) -> Status {
-    match code {
-        UNAUTHORIZED => Status::UNAUTHORIZED,
-        PERMISSION_DENIED => Status::FORBIDDEN,
-        UNKNOWN_CHANNEL | METHOD_NOT_FOUND => Status::NOT_FOUND,
-        BAD_REQUEST | NOT_AVAILABLE => Status::BAD_REQUEST,
-        TOO_MANY_REQUESTS => Status::TOO_MANY_REQUESTS,
-        UNRECOVERABLE => Status::RANGE_NOT_SATISFIABLE,
-        _ => Status::INTERNAL_SERVER_ERROR,
-    }
-}
+use crate::http::api_error::{INTERNAL, LIMIT_EXCEEDED, NOT_AVAILABLE, UNRECOVERABLE, write_error};
 
 /// In [`Exchange::open`] until the user's home has said how many answers to an instruction come: those that come before are
 /// taken from it, and it never reaches 0.
@@ -274,10 +240,4 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
             write_error(text, INTERNAL, "internal error");
         }
     }
-}
-
-/// `"error":{…}`, without the braces around.
-pub fn write_error(text: &mut String, code: u32, message: &str) {
-    let message = Value::from(message);
-    let _ = write!(text, "\"error\":{{\"code\":{code},\"message\":{message}}}");
 }

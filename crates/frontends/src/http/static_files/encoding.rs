@@ -4,44 +4,7 @@ use std::cmp::Reverse;
 
 use veche_proto::http::{Head, list_members};
 
-/// The coding of a precompressed variant, such as `app.js.br` beside `app.js`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Encoding {
-    /// `br`, Brotli (RFC 7932).
-    Brotli,
-    /// `gzip` (RFC 1952).
-    Gzip,
-}
-
-impl Encoding {
-    /// All of them, the usually smaller first.
-    pub const ALL: [Self; 2] = [Self::Brotli, Self::Gzip];
-
-    /// Returns its name as `Accept-Encoding`, `Content-Encoding` and the configuration have it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Brotli => "br",
-            Self::Gzip => "gzip",
-        }
-    }
-
-    /// Returns the ending of a variant's name, without the dot.
-    #[must_use]
-    pub const fn extension(self) -> &'static str {
-        match self {
-            Self::Brotli => "br",
-            Self::Gzip => "gz",
-        }
-    }
-
-    /// Whether a coding of `Accept-Encoding` is this one; names are case-insensitive (section 8.4.1).
-    fn is_called(self, coding: &str) -> bool {
-        coding.eq_ignore_ascii_case(self.name())
-            // Section 8.4.1.3.
-            || self == Self::Gzip && coding.eq_ignore_ascii_case("x-gzip")
-    }
-}
+use super::Encoding;
 
 /// The offered codings that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

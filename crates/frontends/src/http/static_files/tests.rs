@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use veche_proto::http::{Limits, ResponseBody, ResponseHead, parse_head};
 
+use bytes::Bytes;
+
 use super::*;
 
 /// Files by relative path. Anything asked for that is not safe fails the test.

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use veche_centrifuge::{Element, Encoding, HistoryResult, Outcome, Parts, PresenceResult, Reply};
 use veche_hub::{Answer, ClientInfo, Page, Payload};
 
-use super::frame::kind;
-use super::{Context, Flow, writing};
+use super::{Context, Flow};
 use crate::context::step::Block;
 use crate::context::work;
+use crate::outbox::centrifuge::forms;
+use crate::outbox::centrifuge::kind;
 use crate::outbox::{ANSWERS_BYTES_HIGH, InParts, SLICE_BYTES};
 
 /// About what the protocol says of each publication or client beside its data.
@@ -104,7 +105,7 @@ impl Content {
         match self {
             Self::Presence(clients) => {
                 for one in &clients[places] {
-                    if !look(&Element::Client(&one.client, writing::client(one))) {
+                    if !look(&Element::Client(&one.client, forms::client(one))) {
                         break;
                     }
                 }
@@ -112,13 +113,13 @@ impl Content {
             Self::History(page) => {
                 for one in page.publications(places) {
                     let info = one.info.as_deref();
-                    let tags = writing::tags(info);
-                    let quoted = writing::quoted(one.payload.borrow(), encoding);
+                    let tags = forms::tags(info);
+                    let quoted = forms::quoted(one.payload.borrow(), encoding);
                     let payload = match &quoted {
-                        Some(text) => writing::as_json(text),
+                        Some(text) => forms::as_json(text),
                         None => one.payload.borrow(),
                     };
-                    let told = writing::publication(payload, one.position, info, &tags);
+                    let told = forms::publication(payload, one.position, info, &tags);
                     if !look(&Element::Publication(told)) {
                         break;
                     }

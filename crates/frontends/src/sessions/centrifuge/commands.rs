@@ -19,6 +19,7 @@ use super::{Centrifuge, Context, Done, Waiting, writing};
 use crate::context::hooks::Kind;
 use crate::context::step::Block;
 use crate::context::work;
+use crate::outbox::centrifuge::forms;
 
 impl Centrifuge {
     pub(super) fn request(
@@ -143,7 +144,7 @@ impl Centrifuge {
         match self.decided(id, Kind::Rpc, ask, frame, cx) {
             Ok(Some(grant)) => {
                 let data = grant.data.as_ref();
-                let data = data.map(|data| writing::data(data.borrow()));
+                let data = data.map(|data| forms::data(data.borrow()));
                 frame.reply(id, Outcome::Rpc(RpcResult { data }));
                 Done::Yes
             }

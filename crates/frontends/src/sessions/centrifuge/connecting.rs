@@ -27,6 +27,7 @@ use crate::context::identity::{Identity, Lease, Term, is_valid_user};
 use crate::context::note::NoteLevel;
 use crate::context::stats::TurnedAway;
 use crate::outbox::Wish;
+use crate::outbox::centrifuge::forms;
 
 /// What clients are told of the server.
 pub(super) const VERSION: &str = concat!("Veche ", env!("CARGO_PKG_VERSION"));
@@ -485,7 +486,7 @@ impl Centrifuge {
                         ..welcome.result(&[])
                     },
                 };
-                let data = data.map(|data| writing::data(data.borrow()));
+                let data = data.map(|data| forms::data(data.borrow()));
                 (*channel, SubscribeResult { data, ..result })
             })
             .collect();
@@ -506,7 +507,7 @@ impl Centrifuge {
             version: VERSION,
             expires: ttl_s.is_some(),
             ttl_s: ttl_s.unwrap_or(0),
-            data: data.map(|data| writing::data(data.borrow())),
+            data: data.map(|data| forms::data(data.borrow())),
             subs: &subs,
             ping_s: u32::try_from(interval_ms / 1000).unwrap_or(u32::MAX),
             pong: interval_ms > 0 && !self.is_one_way(),

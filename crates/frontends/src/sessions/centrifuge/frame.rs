@@ -2,11 +2,10 @@
 
 use veche_centrifuge::{DisconnectCode, Encoding, ErrorCode, Outcome, Push, PushBody, Reply};
 use veche_hub::ConnectionId;
-use veche_proto::websocket::MessageKind;
 
-use super::dialect::Dialect;
 use super::one_way::end_of;
 use crate::outbox::Outboxes;
+use crate::outbox::centrifuge::{Dialect, kind};
 
 /// What is to leave together, in order. It has to be [sent](Frame::send) before anything that may write a publication
 /// into the same outbox.
@@ -107,13 +106,5 @@ impl Frame {
     pub(super) fn into_bytes(self) -> Vec<u8> {
         debug_assert!(self.bytes.is_empty(), "what was not sent is lost");
         self.bytes
-    }
-}
-
-/// What carries messages of this encoding.
-pub(crate) fn kind(encoding: Encoding) -> MessageKind {
-    match encoding {
-        Encoding::Json => MessageKind::Text,
-        Encoding::Protobuf => MessageKind::Binary,
     }
 }

@@ -13,11 +13,12 @@ use super::frame::Frame;
 use super::manner::Manner;
 use super::renewing::renewer;
 use super::subscribing::join;
-use super::writing::{self, Welcome};
+use super::writing::Welcome;
 use super::{Centrifuge, Context, Flow, State};
 use crate::context::hooks::Kind;
 use crate::context::note::NoteLevel;
 use crate::outbox::Wish;
+use crate::outbox::centrifuge::forms;
 
 /// Tickets of what a back end wants have this bit, those of commands don't.
 pub(super) const GIVEN: u32 = 1 << 31;
@@ -197,7 +198,7 @@ impl Centrifuge {
             epoch: result.epoch,
             offset: first.map_or(result.offset, |first| first.offset - 1),
             positioned: result.positioned,
-            data: data.map(|data| writing::data(data.borrow())),
+            data: data.map(|data| forms::data(data.borrow())),
         };
         let body = PushBody::Subscribe(subscribe);
         self.tell(&wanted.channel, body, &publications, cx);

@@ -15,7 +15,6 @@ mod claims;
 mod commands;
 mod connecting;
 mod deciding;
-mod dialect;
 mod frame;
 mod instructed;
 pub(crate) mod manner;
@@ -36,8 +35,6 @@ use veche_centrifuge::{
 };
 use veche_hub::{Answer, ClientInfo, ConnectionId, Ticket};
 
-pub(crate) use dialect::Dialect;
-pub(crate) use frame::kind;
 pub(crate) use renewing::renews;
 
 use crate::context::census::About;
@@ -58,7 +55,9 @@ use instructed::{GIVEN, Givens};
 use one_way::OneWay;
 use subscribing::{Asked, Subscriptions};
 use tokens::Judge;
-use transport::{Address, Relay, Relays};
+use transport::Relays;
+
+use crate::context::relay::{Address, Relay};
 use watched::Asking;
 
 /// Without a connect command the connection is closed after so long.
@@ -277,7 +276,7 @@ impl Centrifuge {
         (self.claims, self.asked) = (claims, asked);
     }
 
-    /// The client has no WebSocket: it has said this with its request, and the rest comes as [relays](transport::Relay).
+    /// The client has no WebSocket: it has said this with its request, and the rest comes as [relays](Relay).
     pub(crate) fn begin_emulation(&mut self, address: Address, commands: &[u8]) {
         self.address = Some(Box::new(address));
         self.message = commands.to_vec();

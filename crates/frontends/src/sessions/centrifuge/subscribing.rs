@@ -24,6 +24,7 @@ use super::{Centrifuge, Context, Done, Flow, GRACE_MS, Waiting};
 use crate::context::hooks::{self, Kind, QuestionId};
 use crate::context::identity::{Identity, Term};
 use crate::context::shared::Now;
+use crate::outbox::centrifuge::forms;
 use crate::outbox::{Deltas, Wish};
 
 /// A subscription that holds for longer is looked at again then: the wall clock may have been set.
@@ -463,7 +464,7 @@ impl Centrifuge {
         let result = SubscribeResult {
             expires: asked.ttl_s.is_some(),
             ttl_s: asked.ttl_s.unwrap_or(0),
-            data: data.map(|data| writing::data(data.borrow())),
+            data: data.map(|data| forms::data(data.borrow())),
             ..welcome.result(&publications)
         };
         frame.reply(asked.id, Outcome::Subscribe(result));

@@ -1,5 +1,8 @@
 //! Publications to clients of Centrifugo's protocol: a push each, encoded once for all receivers of one encoding.
 
+mod dialect;
+pub(crate) mod forms;
+
 use std::collections::HashMap;
 
 use bytes::Bytes;
@@ -9,7 +12,7 @@ use veche_hub::{ConnectionId, Delivery, Event, Format, PayloadRef, Position};
 use super::marks::AllMarks;
 use super::wishes::{Form, Wish, Wishes};
 use super::{Carried, Outboxes, Pushes, events};
-use crate::sessions::centrifuge::{Dialect, kind, writing};
+pub(crate) use dialect::{Dialect, kind};
 
 /// What a publication is encoded in once for all clients of one dialect.
 struct Forms {
@@ -167,7 +170,7 @@ impl Outboxes {
         if form == Form::Patch {
             let both = [Some(delivery.payload), delivery.previous];
             let have_deltas =
-                |payload: PayloadRef<'_>| writing::has_deltas(payload, dialect.encoding);
+                |payload: PayloadRef<'_>| forms::has_deltas(payload, dialect.encoding);
             if both.into_iter().flatten().all(have_deltas) {
                 patch = self.patch(delivery);
             }
@@ -218,8 +221,8 @@ impl Outboxes {
             return patch.clone();
         }
         self.deltas_made += 1;
-        let new = writing::whole(delivery.payload);
-        let previous = delivery.previous.map(writing::whole);
+        let new = forms::whole(delivery.payload);
+        let previous = delivery.previous.map(forms::whole);
         let patch = previous.and_then(|previous| fossil_delta(&previous, &new));
         let patch = patch.map_or_else(Bytes::new, Bytes::from);
         delivery.encodings.keep(PATCH, patch.clone());
@@ -283,16 +286,15 @@ pub(super) enum Stage {
 }
 
 fn push(dialect: Dialect, form: Form, patch: &[u8], delivery: &Delivery<'_>) -> Bytes {
-    let tags = writing::tags(delivery.info);
-    let quoted = writing::quoted(delivery.payload, dialect.encoding);
-    let payload = quoted.as_deref().map_or(delivery.payload, writing::as_json);
+    let tags = forms::tags(delivery.info);
+    let quoted = forms::quoted(delivery.payload, dialect.encoding);
+    let payload = quoted.as_deref().map_or(delivery.payload, forms::as_json);
     let client = delivery.info.and_then(|info| info.client.as_deref());
     let body = match (delivery.event, client) {
-        (Event::Joined, Some(client)) => PushBody::Join(writing::client(client)),
-        (Event::Left, Some(client)) => PushBody::Leave(writing::client(client)),
+        (Event::Joined, Some(client)) => PushBody::Join(forms::client(client)),
+        (Event::Left, Some(client)) => PushBody::Leave(forms::client(client)),
         _ => {
-            let publication =
-                writing::publication(payload, delivery.position, delivery.info, &tags);
+            let publication = forms::publication(payload, delivery.position, delivery.info, &tags);
             PushBody::Publication(match form {
                 Form::Plain => publication,
                 Form::Whole => Publication {
@@ -301,7 +303,7 @@ fn push(dialect: Dialect, form: Form, patch: &[u8], delivery: &Delivery<'_>) -> 
                 },
                 Form::Patch => Publication {
                     delta: Delta::Patch,
-                    data: writing::patch(patch),
+                    data: forms::patch(patch),
                     ..publication
                 },
             })

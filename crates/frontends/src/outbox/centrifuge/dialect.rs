@@ -1,6 +1,7 @@
 //! In which form a client is told things: the encoding, and whether it only listens.
 
 use veche_centrifuge::{Encoding, Push};
+use veche_proto::websocket::MessageKind;
 
 /// What a client reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,5 +33,13 @@ impl Dialect {
     /// once, a line each, and what is Protobuf says how long it is.
     pub(crate) fn is_single(self) -> bool {
         self.is_one_way && self.encoding == Encoding::Json
+    }
+}
+
+/// What carries messages of this encoding.
+pub(crate) fn kind(encoding: Encoding) -> MessageKind {
+    match encoding {
+        Encoding::Json => MessageKind::Text,
+        Encoding::Protobuf => MessageKind::Binary,
     }
 }
