@@ -29,7 +29,8 @@ use crate::context::work;
 use crate::http::Http;
 use crate::http::reply::refuse_request;
 use crate::outbox::ANSWERS_BYTES_HIGH;
-use crate::websocket::client::{Caller, Dial, Dialing};
+use crate::sessions::app::dialing::Dialing;
+use crate::websocket::client::{Caller, Dial};
 use crate::websocket::{NotRenewed, Socket};
 
 /// Instead of a listener where we have dialed.

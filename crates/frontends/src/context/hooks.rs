@@ -32,8 +32,7 @@ pub use veche_centrifuge::Encoding;
 use veche_centrifuge::{Data, is_json};
 use veche_hub::{ConnectionId, Payload, PayloadKind};
 use veche_proto::http::Head;
-
-use crate::context::app::AppId;
+use veche_types::AppId;
 
 /// What a question is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

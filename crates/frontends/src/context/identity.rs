@@ -8,22 +8,22 @@
 //! to be waited for: what has become of it comes as a [`Finding`].
 
 pub mod basic;
+mod finding;
 pub mod hook;
 pub mod token;
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use veche_centrifuge::DisconnectCode;
 use veche_hub::ConnectionId;
-use veche_jwt::Refusal;
-use veche_proto::http::{Head, Status};
+use veche_proto::http::Head;
+use veche_types::Now;
 
 use crate::context::app::Outcome;
-use crate::context::shared::{Now, Shared};
+use crate::context::process::Process;
 use basic::Login;
+pub use finding::{Desk, Finding, Unknown, Word};
 use hook::{Hook, Question};
 use token::Tokens;
 
@@ -75,17 +75,6 @@ pub struct Lease {
     pub is_final: bool,
 }
 
-/// The identity that a hook or PAM answers with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Word {
-    /// Who it is.
-    pub user: String,
-    /// Until when, in seconds since 1970; `None`: for as long as the connection.
-    pub until_s: Option<u64>,
-    /// The [endings](crate::Process::endings) when he was asked.
-    pub asked: u64,
-}
-
 /// How long something holds that was granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Term {
@@ -117,24 +106,6 @@ impl Term {
         // 0 would mean that it does not end.
         Some(u32::try_from(left_s.max(1)).unwrap_or(u32::MAX))
     }
-}
-
-/// What has become of a question that had to be waited for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
-    /// There may be other keys now: the token is to be looked at again.
-    Keys,
-    /// The back end knows the client.
-    Named(Word),
-    /// It does not, or was not to be asked.
-    Unknown(Unknown),
-}
-
-/// Where a worker hears of findings.
-pub trait Desk: Send + Sync + fmt::Debug {
-    /// Tells the worker what has become of the question of one of its connections, which may be gone by now. From any
-    /// thread.
-    fn tell(&self, id: ConnectionId, finding: Finding);
 }
 
 /// What in a certificate is the user's name.
@@ -179,124 +150,24 @@ impl Certified {
     }
 }
 
-/// Why a handshake names no usable user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unknown {
-    /// The place where the name should stand is empty.
-    #[error("no user: the handshake does not say who connects")]
-    Missing,
-    /// The name is too long or has control characters.
-    #[error("bad user name: 1 to 254 bytes without control characters")]
-    Malformed,
-    /// No token in any of the places where one is looked for.
-    #[error("no token")]
-    NoToken,
-    /// A token that does not hold.
-    #[error("the token is refused: {0}")]
-    Token(Refusal),
-    /// Its issuer, or the back end, has revoked it.
-    #[error("the token was revoked")]
-    Revoked,
-    /// The back end does not want this user.
-    #[error("this user is blocked")]
-    Blocked,
-    /// The back end has ended the user's connections while it was asked who this is.
-    #[error("this user was disconnected meanwhile")]
-    Ended,
-    /// The back end's word held until a time that is over.
-    #[error("what the back end says of this client is over")]
-    Over,
-    /// A token for a channel, of clients that speak Centrifugo's protocol: it opens no connection.
-    #[error("the token is refused: it is for a channel")]
-    OfChannel,
-    /// There are no keys to check a token with.
-    #[error("no token can be checked at the moment")]
-    NoKeys,
-    /// The back end does not know the client: 401.
-    #[error("the back end does not know who connects")]
-    Stranger,
-    /// The back end does not want the client: 403.
-    #[error("the back end does not let this client in")]
-    Unwanted,
-    /// The back end gave no answer of use, or is not asked for the time being.
-    #[error("the back end can't be asked who connects")]
-    NoAnswer,
-    /// Neither name nor password.
-    #[error("no name and password")]
-    NoPassword,
-    /// They break RFC 7617, or are longer than any.
-    #[error("name and password can't be read")]
-    BadPassword,
-    /// They are not right, or the account is not in order: which of these is not for strangers to know.
-    #[error("name or password is wrong")]
-    WrongPassword,
-    /// Whoever judges passwords can't.
-    #[error("passwords can't be checked at the moment")]
-    NoJudge,
-    /// Too many passwords wait to be judged.
-    #[error("too many passwords are being checked")]
-    Crowded,
-    /// So many of the client's address were wrong that it has to wait.
-    #[error("too many wrong passwords of this address")]
-    Guessing {
-        /// Until another one is judged, in seconds.
-        wait_s: u32,
-    },
+/// What identities are checked with.
+#[derive(Clone, Copy)]
+pub(crate) struct Checks<'a> {
+    /// Knows blocked users and revoked tokens.
+    pub(crate) process: &'a dyn Process,
+    /// Receives findings that have to be waited for.
+    pub(crate) desk: &'a Arc<dyn Desk>,
+    /// The time of the turn.
+    pub(crate) now: Now,
 }
 
-impl Unknown {
-    /// Whether keys that were not fetched yet may verify the token.
-    pub(crate) fn is_without_key(&self) -> bool {
-        matches!(self, Self::NoKeys | Self::Token(Refusal::UnknownKey))
+impl Checks<'_> {
+    fn is_blocked(&self, user: &str) -> bool {
+        self.process.is_blocked(user, self.now.wall_ms / 1000)
     }
 
-    /// What a handshake gets.
-    pub fn status(self) -> Status {
-        match self {
-            Self::Missing
-            | Self::NoToken
-            | Self::Token(_)
-            | Self::Revoked
-            | Self::OfChannel
-            | Self::Ended
-            | Self::Over
-            | Self::Stranger
-            | Self::NoPassword
-            | Self::BadPassword
-            | Self::WrongPassword => Status::UNAUTHORIZED,
-            Self::Malformed => Status::BAD_REQUEST,
-            Self::Unwanted | Self::Blocked => Status::FORBIDDEN,
-            Self::NoKeys | Self::NoAnswer | Self::NoJudge | Self::Crowded => {
-                Status::SERVICE_UNAVAILABLE
-            }
-            Self::Guessing { .. } => Status::TOO_MANY_REQUESTS,
-        }
-    }
-
-    /// The code by which clients of Centrifugo's protocol learn that another try will not do.
-    pub(crate) fn disconnect(self) -> Option<DisconnectCode> {
-        match self {
-            Self::Stranger => Some(DisconnectCode::InvalidToken),
-            Self::Unwanted | Self::Blocked => Some(DisconnectCode::PermissionDenied),
-            _ => None,
-        }
-    }
-
-    /// When to come back, in seconds, where that is worth saying.
-    pub(crate) fn wait_s(self) -> Option<u32> {
-        match self {
-            Self::NoJudge | Self::Crowded => Some(1),
-            Self::Guessing { wait_s } => Some(wait_s),
-            _ => None,
-        }
-    }
-
-    /// Whether it says nothing of the client: another try may do.
-    pub fn is_ours(self) -> bool {
-        matches!(
-            self,
-            Self::NoKeys | Self::NoAnswer | Self::NoJudge | Self::Crowded
-        )
+    fn is_ended_since(&self, user: &str, asked: Option<u64>) -> bool {
+        asked.is_some_and(|asked| self.process.is_ended_since(user, asked, ""))
     }
 }
 
@@ -313,15 +184,15 @@ impl Identity {
     pub(crate) fn name(
         &self,
         client: &Client<'_>,
-        shared: &Shared,
+        checks: &Checks<'_>,
     ) -> Outcome<Result<Named, Unknown>> {
-        match self.ask(client, shared) {
-            Outcome::Now(named) => Outcome::Now(named.and_then(|named| named.let_in(shared))),
+        match self.ask(client, checks) {
+            Outcome::Now(named) => Outcome::Now(named.and_then(|named| named.let_in(checks))),
             Outcome::Later => Outcome::Later,
         }
     }
 
-    fn ask(&self, client: &Client<'_>, shared: &Shared) -> Outcome<Result<Named, Unknown>> {
+    fn ask(&self, client: &Client<'_>, checks: &Checks<'_>) -> Outcome<Result<Named, Unknown>> {
         let head = client.head;
         let name = match self {
             Self::None => return Outcome::Now(Ok(Named::default())),
@@ -329,14 +200,14 @@ impl Identity {
             Self::Cookie(name) => head.cookie(name).map(str::to_owned),
             Self::Header(name) => head.header(name).map(str::to_owned),
             Self::Certificate(field) => client.certified.and_then(|its| its.field(*field)).cloned(),
-            Self::Token(tokens) => return tokens.name(client, shared),
+            Self::Token(tokens) => return tokens.name(client, checks),
             Self::Hook(hook) => {
                 let question = Question {
                     head,
                     client: client.address,
                 };
-                return match hook.ask(&question, client.id, &shared.desk, shared.now) {
-                    Outcome::Now(finding) => Outcome::Now(finding.named()),
+                return match hook.ask(&question, client.id, checks.desk, checks.now) {
+                    Outcome::Now(finding) => Outcome::Now(named_by(finding)),
                     Outcome::Later => Outcome::Later,
                 };
             }
@@ -346,8 +217,8 @@ impl Identity {
                     Err(unknown) => return Outcome::Now(Err(unknown)),
                 };
                 let (id, address) = (client.id, client.address);
-                return match login.judge(credentials, address, id, &shared.desk, shared.now) {
-                    Outcome::Now(finding) => Outcome::Now(finding.named()),
+                return match login.judge(credentials, address, id, checks.desk, checks.now) {
+                    Outcome::Now(finding) => Outcome::Now(named_by(finding)),
                     Outcome::Later => Outcome::Later,
                 };
             }
@@ -361,13 +232,13 @@ impl Identity {
         &self,
         finding: Finding,
         client: &Client<'_>,
-        shared: &Shared,
+        checks: &Checks<'_>,
     ) -> Result<Named, Unknown> {
         let named = match (self, finding) {
-            (Self::Token(tokens), Finding::Keys) => tokens.name_at_last(client.head, shared),
-            (_, finding) => finding.named(),
+            (Self::Token(tokens), Finding::Keys) => tokens.name_at_last(client.head, checks),
+            (_, finding) => named_by(finding),
         };
-        named.and_then(|named| named.let_in(shared))
+        named.and_then(|named| named.let_in(checks))
     }
 
     /// What an answer with 401 asks for: the value of `WWW-Authenticate`.
@@ -403,34 +274,33 @@ impl Identity {
     }
 }
 
-impl Finding {
-    fn named(self) -> Result<Named, Unknown> {
-        match self {
-            Self::Named(word) => Named::by_word(word),
-            Self::Unknown(unknown) => Err(unknown),
-            // An answer to a question that nobody has asked.
-            Self::Keys => Err(Unknown::NoAnswer),
-        }
+/// Returns the client that a finding names.
+fn named_by(finding: Finding) -> Result<Named, Unknown> {
+    match finding {
+        Finding::Named(word) => Named::by_word(word),
+        Finding::Unknown(unknown) => Err(unknown),
+        // An answer to a question that nobody has asked.
+        Finding::Keys => Err(Unknown::NoAnswer),
     }
 }
 
 impl Named {
     /// What was found out may be over by now, or have been taken back.
-    fn let_in(mut self, shared: &Shared) -> Result<Self, Unknown> {
+    fn let_in(mut self, checks: &Checks<'_>) -> Result<Self, Unknown> {
         let Some(user) = &self.user else {
             return Ok(self);
         };
-        if shared.is_blocked(user) {
+        if checks.is_blocked(user) {
             return Err(Unknown::Blocked);
         }
-        if shared.is_ended_since(user, self.asked, "") {
+        if checks.is_ended_since(user, self.asked) {
             return Err(Unknown::Ended);
         }
         let lease = self.lease.as_deref();
-        if lease.is_some_and(|lease| lease.term.is_over(shared.now)) {
+        if lease.is_some_and(|lease| lease.term.is_over(checks.now)) {
             return Err(Unknown::Over);
         }
-        self.asked.get_or_insert_with(|| shared.process.endings());
+        self.asked.get_or_insert_with(|| checks.process.endings());
         Ok(self)
     }
 

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{Head, Version};
+use veche_types::Now;
 
 use crate::context::app::{CLOSED_ABNORMALLY, CLOSED_WITHOUT_CODE};
 use crate::context::route::Route;
-use crate::context::shared::Now;
 
 /// Longest text of each kind that is kept.
 const TEXT_BYTES_MAX: usize = 1 << 10;

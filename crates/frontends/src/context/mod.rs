@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod app;
+pub(crate) mod apps;
 pub mod blocks;
 pub(crate) mod census;
 pub mod close;
@@ -10,12 +11,14 @@ pub mod guessing;
 pub(crate) mod hears;
 pub mod hooks;
 pub mod identity;
+mod joining;
 pub mod journal;
 pub(crate) mod look;
 pub(crate) mod members;
 pub(crate) mod note;
 pub mod origin;
 pub mod pace;
+pub(crate) mod process;
 pub mod publishing;
 pub mod rate;
 pub(crate) mod relay;

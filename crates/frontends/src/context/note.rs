@@ -5,8 +5,6 @@
 
 use veche_hub::ConnectionId;
 
-use crate::context::shared::Shared;
-
 /// Something that a connection did and the log should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
@@ -42,13 +40,4 @@ pub struct Decision<'a> {
     pub code: u32,
     /// The reason, for people to read; empty where the code says all.
     pub reason: &'a str,
-}
-
-impl Shared {
-    /// Reports a decision to watchers.
-    pub(crate) fn decided(&self, decision: &Decision<'_>) {
-        if self.process.is_watched() {
-            self.process.decided(decision);
-        }
-    }
 }

@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use veche_hub::{Audience, Entry, Namespaces};
 use veche_proto::websocket;
+use veche_types::AppId;
 
 use crate::context::access::Networks;
-use crate::context::app::AppId;
 use crate::context::files::Encoding;
 use crate::context::hears::{Hears, Keeping};
-use crate::context::hooks::Deciders;
+use crate::context::hooks::{Decider, Deciders, Kind};
 use crate::context::identity::Identity;
 use crate::context::origin;
 use crate::context::pace::Pacing;
@@ -107,6 +107,12 @@ pub struct Route {
 }
 
 impl Route {
+    /// Returns what decides on this kind of questions for clients of the route, if anything does.
+    pub(crate) fn decider(&self, kind: Kind) -> Option<Decider> {
+        let deciders = self.deciders.as_deref();
+        deciders.and_then(|deciders| deciders.of(kind))
+    }
+
     /// What sessions of this route get of what is published to them.
     pub(crate) fn hears(&self) -> Hears {
         match (self.has_positions, self.keeping) {

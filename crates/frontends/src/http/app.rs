@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{self, HEAD_BYTES_MAX, HEADERS_MAX, Head, Status, encoded_path};
+use veche_types::AppId;
 
 use super::{Http, State};
-use crate::context::app::{
-    AppAnswer, AppId, Body, Gone, Outcome, Params, Request, Response, Verdict,
-};
+use crate::context::app::{AppAnswer, Body, Gone, Outcome, Params, Request, Response, Verdict};
 use crate::context::identity::{Named, is_valid_user};
 use crate::context::journal::SlowKind;
 use crate::context::note::{Decision, NoteLevel};

@@ -2,11 +2,11 @@
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{BodyDecoder, CONTINUE, Framing, Head, HttpError};
+use veche_types::AppId;
 
 use super::streams::Envelope;
 use super::{Http, KeptRequest, State};
 use crate::backend::api::{Call, CallEnd};
-use crate::context::app::AppId;
 use crate::context::shared::Shared;
 use crate::context::step::{Step, Then};
 use crate::http::reply::Reply;

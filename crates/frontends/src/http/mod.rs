@@ -26,9 +26,10 @@ use std::sync::Arc;
 
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::http::{self, HeadScan, HttpError, Status};
+use veche_types::AppId;
 
 use crate::backend::api::{Call, CallEnd};
-use crate::context::app::{AppId, Gone};
+use crate::context::app::Gone;
 use crate::context::identity::Certified;
 use crate::context::route::Headers;
 use crate::context::shared::Shared;

@@ -5,9 +5,10 @@
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{ResponseBody, ResponseHead, Status, finish_chunks, write_chunk};
+use veche_types::AppId;
 
 use super::{Http, KeptRequest, State};
-use crate::context::app::{AppAnswer, AppId, Beginning, Gone};
+use crate::context::app::{AppAnswer, Beginning, Gone};
 use crate::context::note::NoteLevel;
 use crate::context::shared::Shared;
 use crate::context::step::{Block, Then};

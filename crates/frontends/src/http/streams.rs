@@ -122,7 +122,11 @@ impl Http {
         shared: &mut Shared,
     ) -> Then<Socket> {
         let head = kept.head();
-        match kept.route.identity.name(&self.client(id, &head), shared) {
+        match kept
+            .route
+            .identity
+            .name(&self.client(id, &head), &shared.checks())
+        {
             Outcome::Now(named) => self.open_stream(id, &kept, named, shared),
             Outcome::Later => {
                 self.state = State::Naming(Naming::Stream, Box::new(kept));

@@ -12,9 +12,9 @@ use veche_hub::{
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::handshake::{self, Upgrade};
 use veche_proto::websocket::{self, Decoder};
+use veche_types::AppId;
 
 use crate::backend::Backend;
-use crate::context::app::AppId;
 use crate::context::close::{BLOCKED, DISCONNECTED};
 use crate::context::identity::{Identity, Named, Unknown};
 use crate::context::note::{Decision, NoteLevel};

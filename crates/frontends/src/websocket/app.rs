@@ -5,9 +5,11 @@
 
 use veche_hub::ConnectionId;
 use veche_proto::websocket::{Codecs, Event};
+use veche_types::AppId;
 
 use super::{Phase, Session, Side, Socket, cost};
-use crate::context::app::{AppId, Apps, CLOSED_WITHOUT_CODE, Request};
+use crate::context::app::{CLOSED_WITHOUT_CODE, Request};
+use crate::context::apps::Apps;
 use crate::context::pace::Paced;
 use crate::context::shared::Shared;
 use crate::context::step::{Block, Never, Step, Then};

@@ -1,9 +1,11 @@
 //! A session that a token has opened: it ends with the token, unless another one of the same user comes in time.
 
+use veche_types::Now;
+
 use super::{Session, Side, Socket};
+use crate::context::hooks::Kind;
 use crate::context::identity::{Identity, Lease, Term, Unknown};
-use crate::context::shared::{Now, Shared};
-use crate::sessions::centrifuge::{GRACE_MS, renews};
+use crate::context::shared::Shared;
 
 /// Why a token does not take the place of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +24,9 @@ pub enum NotRenewed {
     Refused(Unknown),
 }
 
+/// So long after its token is over a connection, or a subscription, may still be given another one.
+pub(crate) const GRACE_MS: u64 = 25_000;
+
 /// A token that holds for longer is looked at again then: the wall clock may have been set.
 const LOOK_MS: u64 = 60 * 60 * 1000;
 
@@ -36,7 +41,9 @@ impl Socket {
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
         // Clients that renew their tokens by themselves have a little more time for it, and so have hooks.
         let grace_ms = |lease: &Lease| match (&self.session, &self.side) {
-            (Session::Centrifuge(_), Side::Server(route)) if !lease.is_final || renews(route) => {
+            (Session::Centrifuge(_), Side::Server(route))
+                if !lease.is_final || route.decider(Kind::Refresh).is_some() =>
+            {
                 GRACE_MS
             }
             _ => 0,
@@ -89,7 +96,7 @@ impl Socket {
         let Identity::Token(tokens) = &route.identity else {
             return Err(NotRenewed::NoLease);
         };
-        let (renewed, _) = tokens.judge(token, shared).map_err(|unknown| {
+        let (renewed, _) = tokens.judge(token, &shared.checks()).map_err(|unknown| {
             if let Unknown::Token(refusal) = unknown {
                 shared.stats.token_refused(refusal);
             }

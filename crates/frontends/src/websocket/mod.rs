@@ -14,9 +14,11 @@ mod parting;
 use std::sync::Arc;
 
 use instructed::Joins;
+pub(crate) use lease::GRACE_MS;
 pub use lease::NotRenewed;
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::websocket::{self, Decoder, Event, Limits, MessageKind, Opcode, close};
+use veche_types::Now;
 
 use crate::backend::command;
 use crate::backend::{Backend, Progress, Shape};
@@ -26,7 +28,7 @@ use crate::context::identity::Lease;
 use crate::context::note::NoteLevel;
 use crate::context::pace::{Pace, Paced};
 use crate::context::route::Route;
-use crate::context::shared::{Now, Shared};
+use crate::context::shared::Shared;
 use crate::context::step::{Block, Never, Step, Then};
 use crate::context::work;
 use crate::outbox::{ANSWERS_BYTES_HIGH, Outboxes};

@@ -9,11 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use veche_hub::ConnectionId;
 use veche_proto::http::Head;
+use veche_types::Now;
 use zeroize::Zeroizing;
 
-use super::{Desk, Finding, Unknown};
+use super::finding::{Desk, Finding, Unknown};
 use crate::context::app::Outcome;
-use crate::context::shared::Now;
 
 /// Longest password, in bytes: what PAM's modules take (`PAM_MAX_RESP_SIZE`, with its NUL).
 pub const PASSWORD_BYTES_MAX: usize = 511;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use veche_hub::ConnectionId;
 use veche_proto::http::Head;
+use veche_types::Now;
 
-use super::{Desk, Finding};
+use super::finding::{Desk, Finding};
 use crate::context::app::Outcome;
-use crate::context::shared::Now;
 
 /// A request whose client is asked about.
 #[derive(Clone, Copy, Debug)]

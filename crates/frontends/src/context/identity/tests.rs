@@ -1,5 +1,7 @@
 //! Tests of identities that others decide.
 
+use veche_jwt::Refusal;
+
 use super::*;
 
 #[derive(Debug)]

@@ -11,10 +11,9 @@ use veche_hub::ConnectionId;
 use veche_jwt::{Claimed, Keys, Refusal, Rules, verify_open};
 use veche_proto::http::Head;
 
-use super::{Client, Desk, Lease, Named, Term, Unknown, is_valid_user};
+use super::{Checks, Client, Desk, Lease, Named, Term, Unknown, is_valid_user};
 use crate::context::app::Outcome;
 use crate::context::blocks::Issued;
-use crate::context::shared::Shared;
 
 /// What stands before a token among the subprotocols: `bearer.eyJ…`. Browsers can set no header, but these.
 pub const PROTOCOL_PREFIX: &str = "bearer.";
@@ -98,28 +97,32 @@ impl Tokens {
     pub(super) fn name(
         &self,
         client: &Client<'_>,
-        shared: &Shared,
+        checks: &Checks<'_>,
     ) -> Outcome<Result<Named, Unknown>> {
         let keys = &self.connections.keys;
         let seen = keys.keys();
-        let named = self.name_by(seen.as_deref(), client.head, shared);
+        let named = self.name_by(seen.as_deref(), client.head, checks);
         let is_without_key = named.as_ref().is_err_and(Unknown::is_without_key);
-        if is_without_key && keys.look_for_more(client.id, &shared.desk, seen.as_ref()) {
+        if is_without_key && keys.look_for_more(client.id, checks.desk, seen.as_ref()) {
             return Outcome::Later;
         }
         Outcome::Now(named)
     }
 
     /// The same by the current keys, without a fetch.
-    pub(super) fn name_at_last(&self, head: &Head<'_>, shared: &Shared) -> Result<Named, Unknown> {
-        self.name_by(self.connections.keys.keys().as_deref(), head, shared)
+    pub(super) fn name_at_last(
+        &self,
+        head: &Head<'_>,
+        checks: &Checks<'_>,
+    ) -> Result<Named, Unknown> {
+        self.name_by(self.connections.keys.keys().as_deref(), head, checks)
     }
 
     fn name_by(
         &self,
         keys: Option<&Keys>,
         head: &Head<'_>,
-        shared: &Shared,
+        checks: &Checks<'_>,
     ) -> Result<Named, Unknown> {
         let Some(token) = self.find(head) else {
             return match self.anonymous {
@@ -127,7 +130,7 @@ impl Tokens {
                 Anonymous::None | Anonymous::Token => Err(Unknown::NoToken),
             };
         };
-        let (lease, claims) = self.judge_by(keys, &token, shared)?;
+        let (lease, claims) = self.judge_by(keys, &token, checks)?;
         Ok(Named {
             user: Some(lease.user.clone()).filter(|user| !user.is_empty()),
             lease: Some(Box::new(lease)),
@@ -143,24 +146,24 @@ impl Tokens {
     pub(crate) fn judge(
         &self,
         token: &str,
-        shared: &Shared,
+        checks: &Checks<'_>,
     ) -> Result<(Lease, Map<String, Value>), Unknown> {
-        self.judge_by(self.connections.keys.keys().as_deref(), token, shared)
+        self.judge_by(self.connections.keys.keys().as_deref(), token, checks)
     }
 
     fn judge_by(
         &self,
         keys: Option<&Keys>,
         token: &str,
-        shared: &Shared,
+        checks: &Checks<'_>,
     ) -> Result<(Lease, Map<String, Value>), Unknown> {
-        let claimed = self.connections.judge(keys, token, shared)?;
+        let claimed = self.connections.judge(keys, token, checks)?;
         // A subscription's token says who may hear something, not who somebody is.
         if claimed.all.contains_key("channel") {
             return Err(Unknown::OfChannel);
         }
         let term = self.connections.term(&claimed).map_err(Unknown::Token)?;
-        if term.is_over(shared.now) {
+        if term.is_over(checks.now) {
             return Err(Unknown::Token(Refusal::Expired));
         }
         let user = self.user_of(claimed.user).map_err(Unknown::Token)?;
@@ -241,17 +244,17 @@ impl Verifier {
         &self,
         keys: Option<&Keys>,
         token: &str,
-        shared: &Shared,
+        checks: &Checks<'_>,
     ) -> Result<Claimed, Unknown> {
         let keys = keys.ok_or(Unknown::NoKeys)?;
-        let now_s = shared.now.wall_ms / 1000;
+        let now_s = checks.now.wall_ms / 1000;
         let claimed = verify_open(token, keys, &self.rules, now_s).map_err(Unknown::Token)?;
         let issued = Issued {
             user: claimed.user.as_deref(),
             id: claimed.all.get("jti").and_then(Value::as_str),
             at_s: claimed.all.get("iat").and_then(seconds),
         };
-        match shared.process.is_revoked(&issued, now_s) {
+        match checks.process.is_revoked(&issued, now_s) {
             true => Err(Unknown::Revoked),
             false => Ok(claimed),
         }

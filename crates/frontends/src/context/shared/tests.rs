@@ -1,11 +1,14 @@
 //! Tests of credits, notes and counters that connections share.
 
+use std::net::IpAddr;
 use std::sync::RwLock;
 
 use veche_hub::{Options, Ticket};
 
 use super::*;
+use crate::context::blocks::{Block, Issued, NotBlocked};
 use crate::context::close::{GOING_AWAY, RESTARTING};
+use crate::context::look::Look;
 use crate::context::publishing::Publishing;
 use crate::context::site::Limits;
 use crate::http::static_files::{Encoding, File, OpenError, Opened};

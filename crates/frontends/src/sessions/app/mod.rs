@@ -4,12 +4,16 @@
 //! that waits they are kept, and with room for them the socket still reads, so that pings are answered and a Close is
 //! seen. A session whose handler does not wait holds no memory.
 
+pub(crate) mod dialing;
+
 use std::collections::VecDeque;
 
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::websocket::MessageKind;
+use veche_types::AppId;
 
-use crate::context::app::{AppId, Apps, KEPT_BYTES_HIGH, KEPT_MESSAGES_MAX, Progress, Request};
+use crate::context::app::{KEPT_BYTES_HIGH, KEPT_MESSAGES_MAX, Request};
+use crate::context::apps::{Apps, Progress};
 use crate::context::shared::Shared;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 

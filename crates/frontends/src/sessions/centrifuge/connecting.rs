@@ -15,7 +15,6 @@ use super::commands::refuse;
 use super::deciding::Ask;
 use super::frame::Frame;
 use super::instructed::GIVEN;
-use super::renewing::renewer;
 use super::subscribing::join;
 use super::tokens::{Denied, counted};
 use super::writing::{self, Welcome};
@@ -381,7 +380,7 @@ impl Centrifuge {
                     return Done::Close(DisconnectCode::Internal);
                 }
             };
-            let is_renewed = renewer(Kind::SubRefresh, cx.route).is_some();
+            let is_renewed = cx.route.decider(Kind::SubRefresh).is_some();
             self.subscriptions.give(&granted, is_renewed);
             self.is_hurried |= granted.expires_ms.is_some();
             connecting.open += usize::from(joined.is_none());
@@ -493,7 +492,7 @@ impl Centrifuge {
         let (interval_ms, _) = ping_times_ms(cx.shared);
         let now = cx.shared.now;
         // Of what somebody else sees to the client knows nothing.
-        let is_renewed = renewer(Kind::Refresh, cx.route).is_some();
+        let is_renewed = cx.route.decider(Kind::Refresh).is_some();
         let lease = cx.lease.as_deref();
         let lease = lease.filter(|lease| !is_renewed && !lease.is_final);
         let ttl_s = lease.and_then(|lease| lease.term.ttl_s(now));

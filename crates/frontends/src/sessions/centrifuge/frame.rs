@@ -3,7 +3,6 @@
 use veche_centrifuge::{DisconnectCode, Encoding, ErrorCode, Outcome, Push, PushBody, Reply};
 use veche_hub::ConnectionId;
 
-use super::one_way::end_of;
 use crate::outbox::Outboxes;
 use crate::outbox::centrifuge::{Dialect, kind};
 
@@ -106,5 +105,41 @@ impl Frame {
     pub(super) fn into_bytes(self) -> Vec<u8> {
         debug_assert!(self.bytes.is_empty(), "what was not sent is lost");
         self.bytes
+    }
+}
+
+/// What becomes of a client that can't be told why its request failed.
+fn end_of(code: u32, is_temporary: bool) -> DisconnectCode {
+    let is = |known: ErrorCode| known.code() == code;
+    match () {
+        // It comes back with another token.
+        () if is(ErrorCode::TokenExpired) || is(ErrorCode::Expired) => DisconnectCode::Expired,
+        () if is(ErrorCode::Unauthorized) => DisconnectCode::InvalidToken,
+        () if is(ErrorCode::BadRequest) => DisconnectCode::BadRequest,
+        () if is(ErrorCode::NotAvailable) => DisconnectCode::NotAvailable,
+        () if is(ErrorCode::TooManyRequests) => DisconnectCode::TooManyRequests,
+        () if is_temporary => DisconnectCode::Internal,
+        () => DisconnectCode::PermissionDenied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_come_back_after_an_error_is_told_so() {
+        for (code, is_temporary, expected) in [
+            (100, true, 3004),
+            (101, false, 3500),
+            (103, false, 3507),
+            (107, false, 3501),
+            (109, false, 3005),
+            (111, true, 3013),
+            (1000, false, 3507),
+            (1000, true, 3004),
+        ] {
+            assert_eq!(end_of(code, is_temporary).code(), expected, "{code}");
+        }
     }
 }

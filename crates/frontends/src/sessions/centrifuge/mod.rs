@@ -34,8 +34,7 @@ use veche_centrifuge::{
     Command, Disconnect, DisconnectCode, Encoding, Limits, Push, PushBody, Request,
 };
 use veche_hub::{Answer, ClientInfo, ConnectionId, Ticket};
-
-pub(crate) use renewing::renews;
+use veche_types::Now;
 
 use crate::context::census::About;
 use crate::context::hooks::QuestionId;
@@ -43,7 +42,7 @@ use crate::context::identity::{Finding, Lease};
 use crate::context::note::NoteLevel;
 use crate::context::pace::{Pace, Paced};
 use crate::context::route::Route;
-use crate::context::shared::{Now, Shared};
+use crate::context::shared::Shared;
 use crate::context::step::Block;
 use crate::context::work;
 use crate::outbox::ANSWERS_BYTES_HIGH;
@@ -65,9 +64,6 @@ const STALE_MS: u64 = 10_000;
 
 /// The longest wait for the answer to a ping.
 const PONG_MS_MAX: u64 = 8_000;
-
-/// So long after its token is over a connection, or a subscription, may still be given another one.
-pub(crate) const GRACE_MS: u64 = 25_000;
 
 /// One client.
 pub(crate) struct Centrifuge {

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{
-    ConnectRequest, DisconnectCode, ErrorCode, Limits, Publication, Push, PushBody, Request,
+    ConnectRequest, DisconnectCode, Limits, Publication, Push, PushBody, Request,
 };
 use veche_hub::{ChannelName, Position, Since};
 
@@ -161,42 +161,6 @@ impl Centrifuge {
                 outboxes.set_mark(cx.id, channel, Position { epoch, offset });
                 frame.send(cx.id, outboxes);
             }
-        }
-    }
-}
-
-/// What becomes of a client that can't be told why its request failed.
-pub(super) fn end_of(code: u32, is_temporary: bool) -> DisconnectCode {
-    let is = |known: ErrorCode| known.code() == code;
-    match () {
-        // It comes back with another token.
-        () if is(ErrorCode::TokenExpired) || is(ErrorCode::Expired) => DisconnectCode::Expired,
-        () if is(ErrorCode::Unauthorized) => DisconnectCode::InvalidToken,
-        () if is(ErrorCode::BadRequest) => DisconnectCode::BadRequest,
-        () if is(ErrorCode::NotAvailable) => DisconnectCode::NotAvailable,
-        () if is(ErrorCode::TooManyRequests) => DisconnectCode::TooManyRequests,
-        () if is_temporary => DisconnectCode::Internal,
-        () => DisconnectCode::PermissionDenied,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_may_come_back_after_an_error_is_told_so() {
-        for (code, is_temporary, expected) in [
-            (100, true, 3004),
-            (101, false, 3500),
-            (103, false, 3507),
-            (107, false, 3501),
-            (109, false, 3005),
-            (111, true, 3013),
-            (1000, false, 3507),
-            (1000, true, 3004),
-        ] {
-            assert_eq!(end_of(code, is_temporary).code(), expected, "{code}");
         }
     }
 }

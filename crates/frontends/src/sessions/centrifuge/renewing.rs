@@ -11,7 +11,7 @@ use veche_centrifuge::{DisconnectCode, Push, PushBody, UnsubscribeCode};
 use super::deciding::{Ask, checked};
 use super::frame::Frame;
 use super::{Centrifuge, Context, Flow, State};
-use crate::context::hooks::{Decider, Grant, Kind, QuestionId, Verdict};
+use crate::context::hooks::{Grant, Kind, QuestionId, Verdict};
 use crate::context::identity::Term;
 use crate::context::note::NoteLevel;
 use crate::context::route::Route;
@@ -31,23 +31,12 @@ enum Renewed {
     End(u16, Cow<'static, str>),
 }
 
-/// Who is asked about the time of connections of a route, or of subscriptions, if anybody.
-pub(super) fn renewer(kind: Kind, route: &Route) -> Option<Decider> {
-    let deciders = route.deciders.as_deref();
-    deciders.and_then(|deciders| deciders.of(kind))
-}
-
-/// Whether a hook is called when the time of a connection of a route is over.
-pub(crate) fn renews(route: &Route) -> bool {
-    renewer(Kind::Refresh, route).is_some()
-}
-
 impl Centrifuge {
     /// Whether somebody is to be asked when the connection's time is over, and is not being asked yet.
     pub(crate) fn asks_for_time(&self, route: &Route) -> bool {
         self.state == State::Connected
             && self.deciding.refresh.is_none()
-            && renewer(Kind::Refresh, route).is_some()
+            && route.decider(Kind::Refresh).is_some()
     }
 
     /// Asks about what is over.
@@ -57,11 +46,11 @@ impl Centrifuge {
         let lease = cx.lease.as_deref().and_then(|lease| lease.term.until_ms);
         if lease.is_some_and(is_over)
             && self.asks_for_time(cx.route)
-            && let Some(decider) = renewer(Kind::Refresh, cx.route)
+            && let Some(decider) = cx.route.decider(Kind::Refresh)
         {
             self.deciding.refresh = self.question(decider, Kind::Refresh, Ask::default(), cx);
         }
-        let Some(decider) = renewer(Kind::SubRefresh, cx.route) else {
+        let Some(decider) = cx.route.decider(Kind::SubRefresh) else {
             return;
         };
         for channel in self.subscriptions.to_renew(now_ms, self.channel_awaited()) {

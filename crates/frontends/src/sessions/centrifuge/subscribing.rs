@@ -10,6 +10,7 @@ use veche_hub::{
     Answer, ChannelName, ClientInfo, Differences, Joined, Namespace, Payload, Recovery,
     SubscribeError, SubscribeOptions, Ticket,
 };
+use veche_types::Now;
 
 use super::channels::{Leave, may_subscribe, named};
 use super::claims::Granted;
@@ -17,15 +18,14 @@ use super::commands::refuse;
 use super::deciding::Ask;
 use super::frame::Frame;
 use super::manner::Manner;
-use super::renewing::renewer;
 use super::tokens::{Denied, Grant, Place};
 use super::writing::{self, Sieve, Welcome};
-use super::{Centrifuge, Context, Done, Flow, GRACE_MS, Waiting};
+use super::{Centrifuge, Context, Done, Flow, Waiting};
 use crate::context::hooks::{self, Kind, QuestionId};
 use crate::context::identity::{Identity, Term};
-use crate::context::shared::Now;
 use crate::outbox::centrifuge::forms;
 use crate::outbox::{Deltas, Wish};
+use crate::websocket::GRACE_MS;
 
 /// A subscription that holds for longer is looked at again then: the wall clock may have been set.
 const LOOK_MS: u64 = 60 * 60 * 1000;
@@ -366,7 +366,7 @@ impl Centrifuge {
                     if terms.term.is_over(cx.shared.now) {
                         return refuse(id, ErrorCode::Expired, frame);
                     }
-                    is_renewed = renewer(Kind::SubRefresh, cx.route).is_some();
+                    is_renewed = cx.route.decider(Kind::SubRefresh).is_some();
                 }
                 Ok(None) => return refuse(id, ErrorCode::PermissionDenied, frame),
                 Err(done) => {

@@ -12,10 +12,9 @@ use veche_hub::ConnectionId;
 use veche_jwt::{Claimed, Keys, Refusal};
 
 use super::claims::{Connection, Subscription};
-use super::watched::refused_token;
 use crate::context::identity::token::{Tokens, Verifier};
 use crate::context::identity::{Identity, Lease, Term, Unknown, is_valid_user};
-use crate::context::note::NoteLevel;
+use crate::context::note::{Decision, NoteLevel};
 use crate::context::route::Route;
 use crate::context::shared::Shared;
 
@@ -188,7 +187,7 @@ impl Judge<'_> {
         shared: &Shared,
     ) -> Result<(Claimed, Term), Denied> {
         let seen = verifier.keys.keys();
-        let judged = verifier.judge(seen.as_deref(), token, shared);
+        let judged = verifier.judge(seen.as_deref(), token, &shared.checks());
         let judged = judged.and_then(|claimed| {
             let term = verifier.term(&claimed).map_err(Unknown::Token)?;
             Ok((claimed, term))
@@ -229,4 +228,14 @@ pub(super) fn counted<T>(read: Result<T, Refusal>, shared: &Shared) -> Result<T,
         shared.stats.token_refused(refusal);
         refusal.into()
     })
+}
+
+/// Reports a refused token, with the user of the connection as far as it is known.
+fn refused_token(id: ConnectionId, reason: &str, shared: &Shared) {
+    shared.decided(&Decision {
+        what: "token",
+        user: shared.hub.user_of(id).unwrap_or_default(),
+        reason,
+        ..Decision::default()
+    });
 }

@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 
 use veche_centrifuge::Request;
-use veche_hub::ConnectionId;
 
 use super::frame::Frame;
 use super::{Centrifuge, Context, Done, Waiting};
 use crate::context::note::Decision;
-use crate::context::shared::Shared;
 
 /// The kind of a command that is decided on, and its channel.
 fn asked<'r>(request: &'r Request<'_>) -> Option<(&'static str, &'r str)> {
@@ -102,14 +100,4 @@ impl Asking {
             _ => Self::Other,
         }
     }
-}
-
-/// Reports a refused token, with the user of the connection as far as it is known.
-pub(super) fn refused_token(id: ConnectionId, reason: &str, shared: &Shared) {
-    shared.decided(&Decision {
-        what: "token",
-        user: shared.hub.user_of(id).unwrap_or_default(),
-        reason,
-        ..Decision::default()
-    });
 }
