@@ -7,29 +7,31 @@
 //! A stage that can't go on (its client does not read, a home worker has not answered, the hub takes no further
 //! publication) says so; the connection keeps the input, the transport is paused, and [`Connection::resume`] goes on.
 
+mod described;
 mod ending;
 
 use std::net::IpAddr;
 
 use veche_hub::{Answer, ConnectionId, Ticket};
 
-use crate::app::{AppAnswer, CLOSED_ABNORMALLY, Gone};
-use crate::census::About;
-use crate::centrifuge::transport::Relay;
-use crate::client::{Caller, Dial, Dialing};
-use crate::hooks::{QuestionId, Verdict};
+use crate::backend::lines::Lines;
+use crate::context::app::{AppAnswer, CLOSED_ABNORMALLY, Gone};
+use crate::context::census::About;
+use crate::context::hooks::{QuestionId, Verdict};
+use crate::context::identity::{Certified, Finding};
+use crate::context::note::NoteLevel;
+use crate::context::relay::Relay;
+use crate::context::shared::Shared;
+use crate::context::site::Role;
+use crate::context::stats::TurnedAway;
+use crate::context::step::{Block, Never, Step, Then};
+use crate::context::work;
 use crate::http::Http;
-use crate::identity::{Certified, Finding};
-use crate::lines::Lines;
-use crate::note::NoteLevel;
+use crate::http::reply::refuse_request;
 use crate::outbox::ANSWERS_BYTES_HIGH;
-use crate::reply::refuse_request;
-use crate::shared::Shared;
-use crate::site::Role;
-use crate::socket::{NotRenewed, Socket};
-use crate::stats::TurnedAway;
-use crate::step::{Block, Never, Step, Then};
-use crate::work;
+use crate::sessions::app::dialing::Dialing;
+use crate::websocket::client::{Caller, Dial};
+use crate::websocket::{NotRenewed, Socket};
 
 /// Instead of a listener where we have dialed.
 const NO_LISTENER: u16 = u16::MAX;
@@ -453,7 +455,7 @@ impl Connection {
             self.peer = client;
         } else if !self.count_as(client, shared) {
             shared.stats.turn_away(TurnedAway::Connections);
-            let (code, reason) = crate::close::TOO_MANY;
+            let (code, reason) = crate::context::close::TOO_MANY;
             self.disconnect(id, code, reason, shared);
         }
     }

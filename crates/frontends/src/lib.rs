@@ -3,61 +3,43 @@
 //! Pure: no socket, no clock, no thread. The worker (`veche-worker`) hands in bytes, deadlines and the hub's answers, and
 //! takes out what the outboxes hold, over sockets and in tests alike.
 //! Begin with [`connection`].
+//!
+//! The folders are layers, in the order of the declarations below. `tests/tidy.rs` of the server checks which files may
+//! import from which.
 
 #![forbid(unsafe_code)]
 
-pub mod access;
-pub mod admin;
-mod api;
-pub mod app;
-pub mod backend;
-pub mod blocks;
-mod census;
-mod centrifuge;
-pub mod client;
-pub mod close;
-pub mod command;
-pub mod connection;
-pub mod guessing;
-pub mod hooks;
-mod http;
-pub mod identity;
-pub mod journal;
-mod lines;
-mod members;
-mod note;
-pub mod origin;
+mod context;
 pub mod outbox;
-pub mod pace;
-mod pool;
-pub mod publishing;
-pub mod rate;
-mod reply;
-mod rest;
-pub mod route;
-pub mod shared;
-pub mod site;
-mod socket;
-pub mod spelling;
-pub mod static_files;
-pub mod stats;
-mod step;
-mod stream;
-pub mod upgrade;
-pub mod work;
 
-pub use api::{Direct, DirectCall};
-pub use app::{AppAnswer, AppId, Apps};
-pub use census::Census;
-pub use centrifuge::transport::{Address, Relay};
-pub use client::{Caller, Dial, Terms};
-pub use close::Parting;
+mod http;
+
+mod websocket;
+
+mod sessions;
+
+pub mod backend;
+
+pub mod connection;
+
+pub use backend::{Direct, DirectCall, admin, command, spelling};
 pub use connection::Connection;
-pub use journal::Journal;
-pub use note::{Decision, Note, NoteLevel};
+pub use context::app::{AppAnswer, AppId, Apps};
+pub use context::census::Census;
+pub use context::close::Parting;
+pub use context::journal::Journal;
+pub use context::note::{Decision, Note, NoteLevel};
+pub use context::process::Process;
+pub use context::relay::{Address, Relay};
+pub use context::shared::{Lane, Now, Ports, Post, Shared};
+pub use context::site::{ApiKey, Limits, Listener, Role, Site};
+pub use context::stats::Stats;
+pub use context::step::Block;
+pub use context::{
+    access, app, blocks, close, guessing, hooks, identity, journal, origin, pace, publishing, rate,
+    route, shared, site, stats, work,
+};
+pub use http::{static_files, upgrade};
 pub use outbox::{End, Outbox, Outboxes};
-pub use shared::{Lane, Now, Ports, Post, Process, Shared};
-pub use site::{ApiKey, Limits, Listener, Role, Site};
-pub use socket::NotRenewed;
-pub use stats::Stats;
-pub use step::Block;
+pub use websocket::NotRenewed;
+pub use websocket::client::{self, Caller, Dial, Terms};

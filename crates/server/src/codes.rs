@@ -221,7 +221,7 @@ fn every_code_of_the_code_is_on_the_page() {
             );
         }
     }
-    let closes = include_str!("../../frontends/src/close.rs");
+    let closes = include_str!("../../frontends/src/context/close.rs");
     for code in closes.split(": (u16, &str) = (").skip(1) {
         let (code, words) = code.split_once(", \"").expect("a code and its words");
         let words = words.split('"').next().unwrap_or_default();

@@ -1,5 +1,8 @@
 //! House checks: what reviewers would otherwise have to look for. Each failure names the file and what to do.
 
+#[path = "tidy/layers.rs"]
+mod layers;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

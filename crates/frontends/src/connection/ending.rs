@@ -5,11 +5,11 @@ use std::sync::Arc;
 use veche_hub::{ConnectionId, Deed, Instruction};
 
 use super::{Connection, Stage};
-use crate::journal::SlowKind;
-use crate::note::NoteLevel;
+use crate::context::journal::SlowKind;
+use crate::context::note::NoteLevel;
+use crate::context::shared::Shared;
+use crate::context::step::{Block, Then};
 use crate::outbox::End;
-use crate::shared::Shared;
-use crate::step::{Block, Then};
 
 impl Connection {
     /// Closes the session with a code: the hub, the operator or a limit wants it.
@@ -73,7 +73,7 @@ impl Connection {
             format!("closed with 1013: it does not read what it is sent{user}"),
         );
         // What was written before stays: it is whole, it is within the budget, and the 101 may be among it.
-        let (code, reason) = crate::close::SLOW_CONSUMER;
+        let (code, reason) = crate::context::close::SLOW_CONSUMER;
         self.disconnect(id, code, reason, shared);
     }
 
@@ -103,7 +103,7 @@ impl Connection {
     pub(super) fn expired(&mut self, id: ConnectionId, shared: &mut Shared) {
         shared.stats.tokens_expired.add(1);
         shared.note(id, NoteLevel::Info, "closed: its token has expired");
-        let (code, reason) = crate::close::EXPIRED;
+        let (code, reason) = crate::context::close::EXPIRED;
         self.disconnect(id, code, reason, shared);
     }
 

@@ -2,27 +2,28 @@
 //!
 //! A request is lent for one call. Where something has to come before the call (a body, a verdict, a home's
 //! registration), its head is kept as bytes and read again. What an application answers is written by
-//! [`reply`](crate::reply); what cannot be written as it is costs a 500 and a note.
+//! [`reply`](crate::http::reply); what cannot be written as it is costs a 500 and a note.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{self, HEAD_BYTES_MAX, HEADERS_MAX, Head, Status, encoded_path};
+use veche_types::AppId;
 
 use super::{Http, State};
-use crate::app::{AppAnswer, AppId, Body, Gone, Outcome, Params, Request, Response, Verdict};
-use crate::identity::{Named, is_valid_user};
-use crate::journal::SlowKind;
-use crate::note::{Decision, NoteLevel};
-use crate::reply::{Refusal, Reply, write_response};
-use crate::route::{Handler, Route};
-use crate::shared::Shared;
-use crate::socket::Socket;
-use crate::stats::Handshake;
-use crate::step::{Block, Then};
-use crate::stream;
-use crate::upgrade::{Candidate, Refused, Registration, judge};
+use crate::context::app::{AppAnswer, Body, Gone, Outcome, Params, Request, Response, Verdict};
+use crate::context::identity::{Named, is_valid_user};
+use crate::context::journal::SlowKind;
+use crate::context::note::{Decision, NoteLevel};
+use crate::context::route::{Handler, Route};
+use crate::context::shared::Shared;
+use crate::context::stats::Handshake;
+use crate::context::step::{Block, Then};
+use crate::http::reply::{Refusal, Reply, write_response};
+use crate::http::stream;
+use crate::http::upgrade::{Candidate, Refused, Registration, judge};
+use crate::websocket::Socket;
 
 /// A request's head, kept until there is everything to answer it with.
 pub(crate) struct KeptRequest {

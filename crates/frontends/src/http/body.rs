@@ -2,15 +2,15 @@
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{BodyDecoder, CONTINUE, Framing, Head, HttpError};
+use veche_types::AppId;
 
 use super::streams::Envelope;
 use super::{Http, KeptRequest, State};
-use crate::api::{Call, CallEnd};
-use crate::app::AppId;
-use crate::reply::Reply;
-use crate::shared::Shared;
-use crate::socket::Socket;
-use crate::step::{Step, Then};
+use crate::backend::api::{Call, CallEnd};
+use crate::context::shared::Shared;
+use crate::context::step::{Step, Then};
+use crate::http::reply::Reply;
+use crate::websocket::Socket;
 
 /// Unwanted bodies up to this size are read and dropped so that the connection can go on; larger ones end it.
 const SKIPPED_BODY_BYTES_MAX: u64 = 64 << 10;

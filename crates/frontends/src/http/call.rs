@@ -4,13 +4,13 @@ use veche_hub::ConnectionId;
 use veche_proto::http::{ResponseBody, ResponseHead, Status, Version, finish_chunks, write_chunk};
 
 use super::{Http, State};
-use crate::api::Answers;
+use crate::backend::api::Answers;
+use crate::context::shared::Shared;
+use crate::context::step::{Block, Then};
+use crate::context::work;
+use crate::http::reply::Reply;
 use crate::outbox::{ANSWERS_BYTES_HIGH, SLICE_BYTES};
-use crate::reply::Reply;
-use crate::shared::Shared;
-use crate::socket::Socket;
-use crate::step::{Block, Then};
-use crate::work;
+use crate::websocket::Socket;
 
 const JSON: &str = "application/json";
 

@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{Framing, Head, HttpError};
+use veche_types::AppId;
 
 use super::app::Question;
 use super::body::Purpose;
 use super::{Http, KeptRequest, State};
-use crate::app::{AppId, Outcome};
-use crate::identity::{Client, Finding, Named, Unknown};
-use crate::route::Route;
-use crate::shared::Shared;
-use crate::socket::Socket;
-use crate::step::{Block, Then};
-use crate::upgrade::{Candidate, Refused, judge};
+use crate::context::app::Outcome;
+use crate::context::identity::{Client, Finding, Named, Unknown};
+use crate::context::route::Route;
+use crate::context::shared::Shared;
+use crate::context::step::{Block, Then};
+use crate::http::upgrade::{Candidate, Refused, judge};
+use crate::websocket::Socket;
 
 /// What goes on once it is known who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Http {
             return self.named_candidate(id, candidate, Ok(Named::default()), shared);
         }
         let identity = &candidate.route.identity;
-        match identity.name(&self.client(id, candidate.head), shared) {
+        match identity.name(&self.client(id, candidate.head), &shared.checks()) {
             Outcome::Now(Err(Unknown::NoToken)) if candidate.may_be_named_later() => {
                 self.named_candidate(id, candidate, Ok(Named::default()), shared)
             }
@@ -96,7 +97,7 @@ impl Http {
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
         let identity = &question.route.identity;
-        match identity.name(&self.client(id, question.head), shared) {
+        match identity.name(&self.client(id, question.head), &shared.checks()) {
             Outcome::Now(named) => self.named_request(id, app, question, named, shared),
             Outcome::Later => {
                 Ok(self.wait_for_name(Naming::Request(app), question.route, question.raw))
@@ -156,7 +157,7 @@ impl Http {
         let route = &kept.route;
         let named = route
             .identity
-            .found(finding, &self.client(id, &head), shared);
+            .found(finding, &self.client(id, &head), &shared.checks());
         Some(match naming {
             Naming::Stream => Ok(self.open_stream(id, &kept, named, shared)),
             Naming::Request(app) => {

@@ -5,15 +5,16 @@
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{ResponseBody, ResponseHead, Status, finish_chunks, write_chunk};
+use veche_types::AppId;
 
 use super::{Http, KeptRequest, State};
-use crate::app::{AppAnswer, AppId, Beginning, Gone};
-use crate::note::NoteLevel;
+use crate::context::app::{AppAnswer, Beginning, Gone};
+use crate::context::note::NoteLevel;
+use crate::context::shared::Shared;
+use crate::context::step::{Block, Then};
+use crate::http::reply::{Refusal, write_app_head};
 use crate::outbox::ANSWERS_BYTES_HIGH;
-use crate::reply::{Refusal, write_app_head};
-use crate::shared::Shared;
-use crate::socket::Socket;
-use crate::step::{Block, Then};
+use crate::websocket::Socket;
 
 /// A response that has begun.
 pub(super) struct Parts {

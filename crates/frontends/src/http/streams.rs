@@ -10,21 +10,20 @@ use veche_proto::websocket::{Decoder, Role};
 use super::body::Purpose;
 use super::named::Naming;
 use super::{Http, KeptRequest, State};
-use crate::app::Outcome;
-use crate::centrifuge::Centrifuge;
-use crate::centrifuge::transport::{
-    Address, RELAYS_MAX, Relay, Transport, encoding_of, only_connects,
-};
-use crate::identity::{Named, Unknown};
-use crate::origin;
+use crate::context::app::Outcome;
+use crate::context::identity::{Named, Unknown};
+use crate::context::origin;
+use crate::context::relay::{Address, Relay};
+use crate::context::route::Route;
+use crate::context::shared::Shared;
+use crate::context::stats::{Handshake, TurnedAway};
+use crate::context::step::{Block, Then};
+use crate::http::reply::{Refusal, Reply};
+use crate::http::upgrade::{Refused, tell_refused};
 use crate::outbox::{Carried, marks};
-use crate::reply::{Refusal, Reply};
-use crate::route::Route;
-use crate::shared::Shared;
-use crate::socket::{Session, Side, Socket};
-use crate::stats::{Handshake, TurnedAway};
-use crate::step::{Block, Then};
-use crate::upgrade::{Refused, tell_refused};
+use crate::sessions::centrifuge::Centrifuge;
+use crate::sessions::centrifuge::transport::{RELAYS_MAX, Transport, encoding_of, only_connects};
+use crate::websocket::{Session, Side, Socket};
 
 /// Of responses that nobody may keep or hold back.
 const PASSING: [(&str, &str); 2] = [
@@ -123,7 +122,11 @@ impl Http {
         shared: &mut Shared,
     ) -> Then<Socket> {
         let head = kept.head();
-        match kept.route.identity.name(&self.client(id, &head), shared) {
+        match kept
+            .route
+            .identity
+            .name(&self.client(id, &head), &shared.checks())
+        {
             Outcome::Now(named) => self.open_stream(id, &kept, named, shared),
             Outcome::Later => {
                 self.state = State::Naming(Naming::Stream, Box::new(kept));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use veche_centrifuge::Filter;
 use veche_hub::{Delivery, Event};
 
-use crate::centrifuge::writing;
+use super::centrifuge::forms;
 
 /// What a client has agreed on with one subscription.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,7 +54,7 @@ impl Wish {
             return self.joins.then_some(Form::Plain);
         }
         if let Some(filter) = &self.filter
-            && !writing::passes(filter, delivery.info)
+            && !forms::passes(filter, delivery.info)
         {
             return None;
         }

@@ -287,7 +287,7 @@ fn wire(names: &mut Names) {
 
 /// The methods, from the source that has them.
 fn methods() -> Vec<String> {
-    let source = read("crates/frontends/src/api/method.rs");
+    let source = read("crates/frontends/src/backend/api/method.rs");
     let table = source
         .split("const NAMES:")
         .nth(1)

@@ -1,0 +1,73 @@
+//! The operator's page: its files are for whoever asks, what lies below `api/` for whoever has one of its keys.
+//!
+//! It can do what the API of back ends can, by the same methods, and [look](Look) at the process. A foreign page can do
+//! neither: it has no key, may not send the header that holds one, and is refused by the headers that browsers add. What
+//! the process shows is not known here.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use veche_hub::ConnectionId;
+use veche_proto::http::{Head, Status};
+
+use crate::backend::PERMISSION_DENIED;
+use crate::backend::command::{self, BadCommand};
+use crate::context::guessing::Lock;
+use crate::context::origin::{self, Rule};
+use crate::context::shared::Shared;
+use crate::http::reply::Refusal;
+use crate::http::{api_error, guessing};
+
+pub use crate::context::look::Look;
+
+/// Where the page's files are.
+pub(crate) const ROOT: &str = "builtin:admin";
+
+/// What browsers may do with them: load nothing from elsewhere, run nothing that is not a file of ours, and show them
+/// in no other page.
+pub(crate) const HEADERS: &[(&str, &str)] = &[
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+];
+
+/// Narrows what is shown by the body of a call, which may be empty.
+pub(crate) fn narrowed(look: Look, body: &[u8]) -> Result<Look, BadCommand> {
+    if !matches!(look, Look::Log { .. }) || body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(look);
+    }
+    let After { after } = command::read(body)?;
+    Ok(Look::Log { after })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct After {
+    #[serde(default)]
+    after: u64,
+}
+
+/// Whether a call may go on: it is not of a foreign page, and shows a key.
+pub(crate) fn admit(
+    head: &Head<'_>,
+    is_tls: bool,
+    client: IpAddr,
+    id: ConnectionId,
+    shared: &mut Shared,
+) -> Result<(), Refusal> {
+    let is_own = origin::admits(&[Rule::SameHost], head, is_tls);
+    if !is_own || origin::is_from_elsewhere(head) {
+        let why = "pages of other origins may not call this";
+        return Err(api_error::of_api(Status::FORBIDDEN, PERMISSION_DENIED, why));
+    }
+    match shared.site.is_admin(head) {
+        true => Ok(()),
+        false => Err(guessing::refuse(head, Lock::Admin, client, id, shared)),
+    }
+}

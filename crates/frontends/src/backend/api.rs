@@ -1,0 +1,187 @@
+//! The back end's HTTP API: which call a path names, who may call, what is answered.
+//!
+//! Publishing itself is [`backend`](crate::backend)'s. Answers are `{"result":{…}}` or `{"error":{"code","message"}}`,
+//! with status 200: the transport did its work. A caller may ask for statuses of errors by a header.
+
+mod answers;
+mod batch;
+mod direct;
+mod method;
+
+use std::net::IpAddr;
+
+pub(crate) use answers::Answers;
+use batch::Batch;
+pub use direct::{Direct, DirectCall};
+use method::Method;
+use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_proto::http::{Framing, Head, Method as Verb, Status};
+
+use crate::backend::admin::{self, Look};
+use crate::backend::command::BadCommand;
+use crate::backend::{BAD_REQUEST, Backend, Progress, Unwilling, status_of};
+use crate::context::guessing::Lock;
+use crate::context::publishing::Publisher;
+use crate::context::shared::Shared;
+use crate::context::step::Block;
+use crate::http::api_error::error_body;
+use crate::http::reply::Refusal;
+use crate::http::{api_error, guessing};
+
+/// One call, from its head to its answer.
+pub(crate) struct Call {
+    method: Method,
+    backend: Backend,
+    batch: Option<Batch>,
+    /// An error has a status of its own.
+    has_status: bool,
+}
+
+/// The header by which a caller asks for statuses of errors, and its value.
+const ERROR_MODE: (&str, &[u8]) = ("x-centrifugo-error-mode", b"transport");
+
+/// What came of carrying out a call.
+pub(crate) enum CallEnd {
+    /// The body of the answer.
+    Answered(Answers),
+    /// It is not carried out now.
+    Refused(Refusal),
+    /// Resume it later.
+    Waits(Block),
+}
+
+impl Call {
+    /// Judges the head of a call; `below` is the path below `/api`.
+    pub(crate) fn begin(
+        head: &Head<'_>,
+        below: &str,
+        client: IpAddr,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Result<Self, Refusal> {
+        let Some(publisher) = shared.site.publisher(head) else {
+            return Err(guessing::refuse(head, Lock::Api, client, id, shared));
+        };
+        let name = below.trim_matches('/');
+        if name == "socket" {
+            let why = "this path speaks WebSocket";
+            return Err(Refusal::new(Status::UPGRADE_REQUIRED, why));
+        }
+        Self::of(head, Method::of(name), publisher)
+    }
+
+    /// The same of a call of the admin page, which has methods of its own beside these.
+    pub(crate) fn begin_admin(
+        head: &Head<'_>,
+        name: &str,
+        is_tls: bool,
+        client: IpAddr,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Result<Self, Refusal> {
+        admin::admit(head, is_tls, client, id, shared)?;
+        let method = Look::of(name).map_or_else(|| Method::of(name), Method::Look);
+        Self::of(head, method, Publisher::default())
+    }
+
+    fn of(head: &Head<'_>, method: Method, publisher: Publisher) -> Result<Self, Refusal> {
+        let has_body =
+            head.framing != Framing::None || head.header_bytes("content-length").is_some();
+        if head.method == Verb::Post && !has_body && method.takes_body() {
+            let why = "this call takes a JSON object, with its Content-Length";
+            return Err(api_error::of_api(Status::LENGTH_REQUIRED, BAD_REQUEST, why));
+        }
+        match (method, &head.method) {
+            (Method::Info, Verb::Get | Verb::Head) | (_, Verb::Post) => {}
+            _ => {
+                let allow = if method == Method::Info {
+                    "GET, HEAD, POST"
+                } else {
+                    "POST"
+                };
+                let why = format!("this call takes {allow}");
+                return Err(
+                    api_error::of_api(Status::METHOD_NOT_ALLOWED, BAD_REQUEST, &why)
+                        .with("Allow", allow),
+                );
+            }
+        }
+        Ok(Self {
+            method,
+            backend: Backend::of(publisher),
+            batch: None,
+            has_status: head.header_bytes(ERROR_MODE.0) == Some(ERROR_MODE.1),
+        })
+    }
+
+    /// Carries the call out.
+    pub(crate) fn run(&mut self, body: &[u8], id: ConnectionId, shared: &mut Shared) -> CallEnd {
+        match self.begin_to(body, id, shared) {
+            Err(Unwilling::Busy(busy)) => {
+                shared.stats.push_turned_away(busy);
+                CallEnd::Refused(api_error::busy(busy))
+            }
+            Err(Unwilling::Bad(BadCommand { why, code, .. })) => {
+                shared.stats.pushes_refused.add(1);
+                self.answered_with(Answers::whole(error_body(code, &why)))
+            }
+            Ok(Some(block)) => CallEnd::Waits(block),
+            Ok(None) => self.end(),
+        }
+    }
+
+    /// Returns what has to be waited for before it goes on.
+    fn begin_to(
+        &mut self,
+        body: &[u8],
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Result<Option<Block>, Unwilling> {
+        if let Method::Batch | Method::Lines = self.method {
+            let are_lines = self.method == Method::Lines;
+            let batch = self.batch.insert(Batch::parse(body, are_lines)?);
+            return Ok(batch.advance(&mut self.backend, id, shared));
+        }
+        let progress = self.method.carry_out(body, &mut self.backend, id, shared)?;
+        Ok((progress == Progress::Unfinished).then_some(Block::Credit))
+    }
+
+    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> CallEnd {
+        if !self.backend.resume(id, shared) {
+            return CallEnd::Waits(Block::Credit);
+        }
+        if let Some(batch) = &mut self.batch
+            && let Some(block) = batch.advance(&mut self.backend, id, shared)
+        {
+            return CallEnd::Waits(block);
+        }
+        self.end()
+    }
+
+    pub(crate) fn answered(&mut self, ticket: Ticket, answer: Answer) {
+        self.backend.answered(ticket, answer);
+    }
+
+    fn end(&mut self) -> CallEnd {
+        let answer = match &mut self.batch {
+            Some(batch) => batch.answers(&mut self.backend),
+            None => self.backend.take_answers().map(Answers::one),
+        };
+        match answer {
+            Some(answer) => self.answered_with(answer),
+            None => CallEnd::Waits(Block::Answer),
+        }
+    }
+
+    /// Several commands in one call have an answer each, and so no status.
+    fn answered_with(&self, answers: Answers) -> CallEnd {
+        let error = match &self.batch {
+            None if self.has_status => answers.error(),
+            _ => None,
+        };
+        match error {
+            Some((code, error)) => CallEnd::Refused(Refusal::json(status_of(code), error)),
+            None => CallEnd::Answered(answers),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Several methods in one call, carried out one after the other, and their answers in one: a batch, or commands of
+//! Centrifugo's old form.
+//!
+//! Publications that follow each other are not waited for, since their order is kept anyway. Any other command begins when
+//! those before it are answered, and those behind it wait for its answer.
+
+use std::collections::VecDeque;
+
+use veche_hub::ConnectionId;
+
+use super::answers::Answers;
+use super::method::Method;
+use crate::backend::command::{self, BadCommand, Numbered};
+use crate::backend::{Backend, Progress};
+use crate::context::shared::Shared;
+use crate::context::step::Block;
+
+/// Most commands of a batch whose answers may be large.
+const LARGE_MAX: usize = 32;
+
+/// See the module's text.
+pub(super) struct Batch {
+    waiting: VecDeque<(Method, Numbered)>,
+    /// Of those whose answers are not written, in order.
+    methods: VecDeque<Method>,
+    /// The last one that was begun holds back those behind it.
+    is_barrier: bool,
+    /// They are of the old form.
+    are_lines: bool,
+}
+
+impl Batch {
+    /// Reads the body of a batch, or of [`Method::Lines`].
+    pub(super) fn parse(body: &[u8], are_lines: bool) -> Result<Self, BadCommand> {
+        let commands = match are_lines {
+            true => command::parse_lines(body),
+            false => command::parse_batch(body),
+        };
+        let commands = commands?;
+        let named = |command: Numbered| match Method::of(&command.method) {
+            // Answered as what is not known.
+            Method::Batch | Method::Lines => (Method::Unknown(None), command),
+            method => (method, command),
+        };
+        let waiting: VecDeque<_> = commands.into_iter().map(named).collect();
+        let count = |is_one: fn(Method) -> bool| {
+            let methods = waiting.iter().map(|(method, _)| *method);
+            methods.filter(|method| is_one(*method)).count()
+        };
+        // Each takes a look at all channels there are.
+        if count(|method| method == Method::Channels) > 1 {
+            return Err(BadCommand::new("a batch asks for channels once"));
+        }
+        let is_large = |method| {
+            use Method::{Connections, History, Presence};
+            matches!(method, History | Presence | Connections)
+        };
+        if count(is_large) > LARGE_MAX {
+            return Err(BadCommand::new(format!(
+                "a batch asks for history, presence and connections at most {LARGE_MAX} times"
+            )));
+        }
+        Ok(Self {
+            waiting,
+            methods: VecDeque::new(),
+            is_barrier: false,
+            are_lines,
+        })
+    }
+
+    /// Goes on until one of them has to wait, and returns for what.
+    pub(super) fn advance(
+        &mut self,
+        backend: &mut Backend,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Option<Block> {
+        while let Some((method, command)) = self.waiting.pop_front() {
+            if (self.is_barrier || !method.publishes()) && !backend.is_answered() {
+                self.waiting.push_front((method, command));
+                return Some(Block::Answer);
+            }
+            self.is_barrier = !method.publishes();
+            self.methods.push_back(method);
+            let body = command.body.get().as_bytes();
+            let result = method.carry_out(body, backend, id, shared);
+            let progress = result.unwrap_or_else(|why| {
+                backend.refuse(None, why, "", id, shared);
+                Progress::Done
+            });
+            if let Some(id) = &command.id {
+                backend.name_last(id);
+            }
+            if progress == Progress::Unfinished {
+                return Some(Block::Credit);
+            }
+        }
+        None
+    }
+
+    /// The body of the answer, once all of them are answered.
+    pub(super) fn answers(&mut self, backend: &mut Backend) -> Option<Answers> {
+        let exchanges = backend.take_answers()?;
+        let names = self.methods.drain(..).map(Method::name);
+        debug_assert_eq!(exchanges.len(), names.len(), "each command is answered");
+        if self.are_lines {
+            return Some(Answers::lines(exchanges));
+        }
+        Some(Answers::batch(exchanges.into_iter().zip(names).collect()))
+    }
+}

@@ -1,0 +1,228 @@
+//! The methods of the API: their names, and how each is carried out.
+
+use veche_hub::{ConnectionId, Question};
+
+use crate::backend::admin::{self, Look};
+use crate::backend::command::{self, BadCommand, Command, Target};
+use crate::backend::spelling::nearest;
+use crate::backend::{Backend, METHOD_NOT_FOUND, Progress, Shape, Unwilling};
+use crate::context::shared::Shared;
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Push,
+    Publish,
+    Broadcast,
+    Disconnect,
+    Subscribe,
+    Unsubscribe,
+    Refresh,
+    UserStatus,
+    BlockUser,
+    UnblockUser,
+    RevokeToken,
+    InvalidateUserTokens,
+    History,
+    HistoryRemove,
+    Presence,
+    PresenceStats,
+    Channels,
+    Connections,
+    Info,
+    Batch,
+    /// Commands of Centrifugo's old form, each with the name of its method: what `/api` itself takes.
+    Lines,
+    /// Of the admin page alone.
+    Look(Look),
+    /// None of these; with the name that was probably meant.
+    Unknown(Option<&'static str>),
+}
+
+const NAMES: [(&str, Method); 20] = [
+    ("push", Method::Push),
+    ("publish", Method::Publish),
+    ("broadcast", Method::Broadcast),
+    ("disconnect", Method::Disconnect),
+    ("subscribe", Method::Subscribe),
+    ("unsubscribe", Method::Unsubscribe),
+    ("refresh", Method::Refresh),
+    ("user_status", Method::UserStatus),
+    ("block_user", Method::BlockUser),
+    ("unblock_user", Method::UnblockUser),
+    ("revoke_token", Method::RevokeToken),
+    ("invalidate_user_tokens", Method::InvalidateUserTokens),
+    ("history", Method::History),
+    ("history_remove", Method::HistoryRemove),
+    ("presence", Method::Presence),
+    ("presence_stats", Method::PresenceStats),
+    ("channels", Method::Channels),
+    ("connections", Method::Connections),
+    ("info", Method::Info),
+    ("batch", Method::Batch),
+];
+
+impl Method {
+    pub(super) fn of(name: &str) -> Self {
+        if name.is_empty() {
+            return Self::Lines;
+        }
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        let meant = || nearest(name, NAMES.map(|(known, _)| known));
+        found.map_or_else(|| Self::Unknown(meant()), |(_, method)| *method)
+    }
+
+    /// As it is called; "error" for what is not known.
+    pub(super) fn name(self) -> &'static str {
+        let found = NAMES.iter().find(|(_, method)| *method == self);
+        found.map_or("error", |(name, _)| name)
+    }
+
+    /// Whether it takes an object that may not be missing.
+    pub(super) fn takes_body(self) -> bool {
+        !matches!(
+            self,
+            Self::Info | Self::Channels | Self::Look(_) | Self::Unknown(_)
+        )
+    }
+
+    /// Whether it does nothing but publish.
+    pub(super) fn publishes(self) -> bool {
+        matches!(self, Self::Push | Self::Publish | Self::Broadcast)
+    }
+
+    /// Has a back end carry it out. Not for several commands in one.
+    pub(super) fn carry_out(
+        self,
+        body: &[u8],
+        backend: &mut Backend,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        if !shared.site.accepts_unknown_fields {
+            return self.instruct(body, backend, id, shared);
+        }
+        // Nothing is done before all of it is understood.
+        let attempt = |body: &[u8]| self.instruct(body, backend, id, shared);
+        let unknown_field = |error: &Unwilling| match error {
+            Unwilling::Bad(mistake) => mistake.unknown_field(),
+            Unwilling::Busy(_) => None,
+        };
+        command::despite_unknown_fields(body, attempt, unknown_field)
+    }
+
+    fn instruct(
+        self,
+        body: &[u8],
+        backend: &mut Backend,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let namespaces = &shared.site.namespaces;
+        let instructing = match self {
+            Self::Disconnect => command::parse_disconnect(body),
+            Self::Subscribe => command::parse_subscribe(body, namespaces),
+            Self::Unsubscribe => command::parse_unsubscribe(body, namespaces),
+            Self::Refresh => command::parse_refresh(body),
+            _ => return self.block(body, backend, id, shared),
+        };
+        backend.instruct(instructing?, id, shared)
+    }
+
+    fn block(
+        self,
+        body: &[u8],
+        backend: &mut Backend,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let block = match self {
+            Self::BlockUser => command::parse_block(body),
+            Self::UnblockUser => command::parse_unblock(body),
+            Self::RevokeToken => command::parse_revoke(body),
+            Self::InvalidateUserTokens => {
+                command::parse_invalidate(body, shared.now.wall_ms / 1000)
+            }
+            _ => return self.ask(body, backend, id, shared),
+        };
+        backend.block(&block?, id, shared)
+    }
+
+    fn ask(
+        self,
+        body: &[u8],
+        backend: &mut Backend,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let inquiry = match self {
+            Self::History => command::parse_history(body)?,
+            Self::HistoryRemove => command::parse_inquiry(body, Question::RemoveHistory)?,
+            Self::Presence => command::parse_inquiry(body, Question::Presence)?,
+            Self::PresenceStats => command::parse_inquiry(body, Question::PresenceStats)?,
+            Self::UserStatus => {
+                let user = command::parse_user(body)?;
+                return backend.user_status(&user, id, shared);
+            }
+            Self::Connections => {
+                let who = command::parse_connections(body)?;
+                return backend.connections(&who, id, shared);
+            }
+            Self::Channels => {
+                let pattern = command::parse_pattern(body)?;
+                return backend.channels(pattern.as_ref(), id, shared);
+            }
+            Self::Info => {
+                let nodes = shared.process.nodes();
+                return Ok(backend.tell(format!("{{\"nodes\":{nodes}}}")));
+            }
+            Self::Look(look) => {
+                let shown = shared.process.look(admin::narrowed(look, body)?);
+                return Ok(backend.tell(shown));
+            }
+            Self::Batch | Self::Lines | Self::Unknown(None) => {
+                backend.refuse_with(METHOD_NOT_FOUND, "method not found");
+                return Ok(Progress::Done);
+            }
+            Self::Unknown(Some(meant)) => {
+                let why = format!("method not found; did you mean {meant:?}?");
+                backend.refuse_with(METHOD_NOT_FOUND, &why);
+                return Ok(Progress::Done);
+            }
+            _ => return self.publish(body, backend, id, shared),
+        };
+        backend.ask(inquiry, id, shared)
+    }
+
+    fn publish(
+        self,
+        body: &[u8],
+        backend: &mut Backend,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let mut scratch = std::mem::take(&mut shared.scratch.payload);
+        let parsed = command::parse(body, &mut scratch);
+        shared.scratch.payload = scratch;
+        let command = parsed?;
+        self.check(&command)?;
+        let shape = match self {
+            Self::Broadcast => Shape::Each,
+            _ => Shape::Sum,
+        };
+        backend.publish(&command, shape, true, id, shared)
+    }
+
+    /// Whether the object says what this method is about.
+    fn check(self, command: &Command<'_>) -> Result<(), BadCommand> {
+        let wanted = match (self, &command.target) {
+            (Self::Push, Target::User(_) | Target::Users(_))
+            | (Self::Publish, Target::Channel(_))
+            | (Self::Broadcast, Target::Channels(_)) => return Ok(()),
+            (Self::Push, _) => "\"user\" or \"users\"",
+            (Self::Publish, _) => "\"channel\"",
+            _ => "\"channels\"",
+        };
+        Err(BadCommand::new(format!("this call takes {wanted}")))
+    }
+}

@@ -1,0 +1,412 @@
+//! What a back end has done to a user's connections.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use veche_hub::{ChannelName, Deed, Instruction, Namespaces, Payload, PayloadKind, Since};
+
+use super::inquiry::{Place, read};
+use super::mistakes::bad;
+use super::{BadCommand, Text, decode, json_or_binary};
+use crate::sessions::centrifuge::manner::Override;
+
+/// Longest reason of a disconnect, in bytes: what a Close frame takes (RFC 6455, section 5.5).
+const REASON_BYTES_MAX: usize = 123;
+
+/// Most connections that may be named as excepted.
+const EXCEPT_MAX: usize = 128;
+
+/// An instruction, and for whose connections.
+#[derive(Debug)]
+pub struct Instructing<'a> {
+    /// The user.
+    pub user: Text<'a>,
+    /// What is to be done.
+    pub instruction: Instruction,
+}
+
+/// What is to be closed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Disconnect<'a> {
+    #[serde(borrow)]
+    user: Text<'a>,
+    #[serde(borrow)]
+    client: Option<Text<'a>>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+    /// Under their names in Go, as gocent sends both.
+    #[serde(borrow, alias = "ClientWhitelist")]
+    whitelist: Option<Vec<Text<'a>>>,
+    #[serde(borrow, alias = "Disconnect")]
+    disconnect: Option<CodeAndReason<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CodeAndReason<'a> {
+    code: Option<u16>,
+    #[serde(borrow)]
+    reason: Option<Text<'a>>,
+    /// Of Centrifugo before version 4: codes say it now.
+    #[serde(rename = "reconnect")]
+    _reconnect: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Subscribe<'a> {
+    #[serde(borrow)]
+    user: Text<'a>,
+    #[serde(borrow)]
+    client: Option<Text<'a>>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+    #[serde(borrow)]
+    channel: Text<'a>,
+    #[serde(borrow)]
+    info: Option<&'a RawValue>,
+    #[serde(borrow)]
+    b64info: Option<Text<'a>>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    b64data: Option<Text<'a>>,
+    #[serde(borrow)]
+    recover_since: Option<Place<'a>>,
+    expire_at: Option<u64>,
+    r#override: Option<Overrides>,
+}
+
+/// What the subscription has other than its namespace.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Overrides {
+    presence: Option<Flag>,
+    join_leave: Option<Flag>,
+    force_push_join_leave: Option<Flag>,
+    force_positioning: Option<Flag>,
+    force_recovery: Option<Flag>,
+}
+
+/// `{"value": true}`; without a value it is false.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Flag {
+    #[serde(default)]
+    value: bool,
+}
+
+impl From<Overrides> for Override {
+    fn from(said: Overrides) -> Self {
+        let value = |flag: Option<Flag>| flag.map(|flag| flag.value);
+        Self {
+            presence: value(said.presence),
+            join_leave: value(said.join_leave),
+            force_push_join_leave: value(said.force_push_join_leave),
+            force_positioning: value(said.force_positioning),
+            force_recovery: value(said.force_recovery),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unsubscribe<'a> {
+    #[serde(borrow)]
+    user: Text<'a>,
+    #[serde(borrow)]
+    client: Option<Text<'a>>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+    #[serde(borrow)]
+    channel: Text<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refresh<'a> {
+    #[serde(borrow)]
+    user: Text<'a>,
+    #[serde(borrow)]
+    client: Option<Text<'a>>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+    #[serde(default)]
+    expired: bool,
+    expire_at: Option<u64>,
+    #[serde(borrow)]
+    info: Option<&'a RawValue>,
+}
+
+/// Reads `disconnect`: `user`, and `client`, `session`, `whitelist`, `disconnect`.
+pub fn parse_disconnect(bytes: &[u8]) -> Result<Instructing<'_>, BadCommand> {
+    let wire: Disconnect<'_> = read(bytes)?;
+    let whitelist = wire.whitelist.unwrap_or_default();
+    if whitelist.len() > EXCEPT_MAX {
+        return Err(BadCommand::new(format!(
+            "\"whitelist\" has at most {EXCEPT_MAX} names"
+        )));
+    }
+    let (code, reason) = crate::context::close::DISCONNECTED;
+    let (mut code, mut reason): (u16, Arc<str>) = (code, Arc::from(reason));
+    if let Some(wanted) = wire.disconnect {
+        // 0 is as good as none.
+        code = wanted.code.filter(|code| *code > 0).unwrap_or(code);
+        reason = Arc::from(wanted.reason.as_ref().map_or("", |reason| &reason.0));
+        if !(3000..5000).contains(&code) {
+            return bad("a connection is closed with a code from 3000 to 4999");
+        }
+        if reason.len() > REASON_BYTES_MAX {
+            return Err(BadCommand::new(format!(
+                "a reason has at most {REASON_BYTES_MAX} bytes"
+            )));
+        }
+    }
+    let except = whitelist.iter().map(|client| client.0.as_ref().into());
+    Ok(Instructing {
+        user: wire.user,
+        instruction: Instruction {
+            except: except.collect(),
+            ..instruction(
+                (wire.client, wire.session),
+                Deed::Disconnect { code, reason },
+            )
+        },
+    })
+}
+
+/// Reads `subscribe`: `user`, `channel`, and `client`, `session`, `info` or `b64info`, `data` or `b64data`,
+/// `recover_since`, `expire_at`, `override`.
+pub fn parse_subscribe<'a>(
+    bytes: &'a [u8],
+    namespaces: &Namespaces,
+) -> Result<Instructing<'a>, BadCommand> {
+    let wire: Subscribe<'_> = read(bytes)?;
+    let channel = channel(&wire.channel, namespaces)?;
+    let said = Override::from(wire.r#override.unwrap_or_default());
+    let manner = said
+        .manner(&namespaces.of(&channel))
+        .map_err(BadCommand::new)?;
+    let subscribing = veche_hub::Subscribe {
+        channel,
+        since: wire.recover_since.map(Since::from),
+        chan_info: payload(wire.info, ("b64info", wire.b64info))?,
+        data: payload(wire.data, ("b64data", wire.b64data))?,
+        expires_at_s: wire.expire_at.filter(|at_s| *at_s > 0),
+        is_hidden: manner.is_hidden,
+        is_told: manner.is_told,
+    };
+    let deed = Deed::Subscribe(Box::new(subscribing));
+    Ok(Instructing {
+        user: wire.user,
+        instruction: instruction((wire.client, wire.session), deed),
+    })
+}
+
+/// Reads `unsubscribe`: `user`, `channel`, and `client`, `session`.
+pub fn parse_unsubscribe<'a>(
+    bytes: &'a [u8],
+    namespaces: &Namespaces,
+) -> Result<Instructing<'a>, BadCommand> {
+    let wire: Unsubscribe<'_> = read(bytes)?;
+    let channel = channel(&wire.channel, namespaces)?;
+    let deed = Deed::Unsubscribe { channel };
+    Ok(Instructing {
+        user: wire.user,
+        instruction: instruction((wire.client, wire.session), deed),
+    })
+}
+
+/// Reads `refresh`: `user`, and `client`, `session`, `expired`, `expire_at`, `info`.
+pub fn parse_refresh(bytes: &[u8]) -> Result<Instructing<'_>, BadCommand> {
+    let wire: Refresh<'_> = read(bytes)?;
+    let deed = Deed::Refresh {
+        is_expired: wire.expired,
+        expires_at_s: wire.expire_at.filter(|at_s| *at_s > 0),
+        info: wire.info.map(json),
+    };
+    Ok(Instructing {
+        user: wire.user,
+        instruction: instruction((wire.client, wire.session), deed),
+    })
+}
+
+/// For the connection with these ids, as far as they are given.
+fn instruction((client, session): (Option<Text<'_>>, Option<Text<'_>>), deed: Deed) -> Instruction {
+    let given = |id: Option<Text<'_>>| {
+        id.filter(|id| !id.0.is_empty())
+            .map(|id| id.0.as_ref().into())
+    };
+    Instruction {
+        client: given(client),
+        session: given(session),
+        ..Instruction::to_all(deed)
+    }
+}
+
+fn channel(name: &Text<'_>, namespaces: &Namespaces) -> Result<Arc<str>, BadCommand> {
+    match ChannelName::new(&name.0) {
+        Ok(name) if !namespaces.knows(name.as_str()) => Err(BadCommand::unknown_channel()),
+        Ok(name) if name.user().is_some() => {
+            bad("a user's own channel comes and goes with the connection")
+        }
+        Ok(name) => Ok(Arc::from(name.as_str())),
+        Err(error) => Err(BadCommand::new(format!(
+            "bad channel {:?}: {error}",
+            name.0
+        ))),
+    }
+}
+
+/// JSON as it stands, or the bytes of its sibling, which are JSON or binary.
+fn payload(
+    value: Option<&RawValue>,
+    (name, base64): (&str, Option<Text<'_>>),
+) -> Result<Option<Payload>, BadCommand> {
+    let Some(base64) = base64.filter(|base64| !base64.0.is_empty()) else {
+        return Ok(value.map(json));
+    };
+    let mut bytes = Vec::new();
+    decode(name, &base64, &mut bytes)?;
+    Ok(Some(Payload {
+        kind: json_or_binary(&mut bytes),
+        bytes: bytes.into(),
+    }))
+}
+
+fn json(value: &RawValue) -> Payload {
+    Payload {
+        kind: PayloadKind::Json,
+        bytes: bytes::Bytes::copy_from_slice(value.get().as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_are_read() {
+        let text = br#"{"user":"ann","client":"c1","whitelist":["c2"],"disconnect":{"code":4001,"reason":"out"}}"#;
+        let command = parse_disconnect(text).expect("good");
+        let expected = Deed::Disconnect {
+            code: 4001,
+            reason: Arc::from("out"),
+        };
+        assert_eq!(command.instruction.deed, expected);
+        assert!(command.instruction.means("c1") && !command.instruction.means("c2"));
+        // As gocent sends it.
+        let text = br#"{"user":"ann","Disconnect":{"reason":"out","reconnect":true},"ClientWhitelist":null,"client":""}"#;
+        let all = parse_disconnect(text).expect("good");
+        assert!(all.instruction.means_all());
+        let (code, _) = crate::context::close::DISCONNECTED;
+        let reason = Arc::from("out");
+        assert_eq!(all.instruction.deed, Deed::Disconnect { code, reason });
+
+        let text = br#"{"user":"ann","channel":"chat:1","info":{"a": 1},"recover_since":{"offset":7},"expire_at":0}"#;
+        let none = Namespaces::new();
+        let command = parse_subscribe(text, &none).expect("good");
+        let Deed::Subscribe(subscribing) = command.instruction.deed else {
+            panic!("{:?}", command.instruction);
+        };
+        assert_eq!(&*subscribing.channel, "chat:1");
+        assert_eq!(subscribing.since.map(|since| since.offset), Some(7));
+        assert_eq!(subscribing.expires_at_s, None);
+        assert_eq!((subscribing.is_hidden, subscribing.is_told), (false, None));
+
+        let text = br#"{"user":"ann","channel":"chat:1","session":"s","b64info":"AP8=","b64data":"eyJhIjogMX0=",
+            "override":{"force_push_join_leave":{"value":true},"presence":{}}}"#;
+        let command = parse_subscribe(text, &none).expect("good");
+        assert_eq!(command.instruction.session.as_deref(), Some("s"));
+        assert!(!command.instruction.means_all());
+        let Deed::Subscribe(subscribing) = command.instruction.deed else {
+            panic!("{:?}", command.instruction);
+        };
+        let of = |payload: Option<Payload>| payload.map(|one| (one.kind, one.bytes.to_vec()));
+        assert_eq!(
+            of(subscribing.chan_info),
+            Some((PayloadKind::Binary, vec![0, 255]))
+        );
+        let data = Some((PayloadKind::Json, b"{\"a\":1}".to_vec()));
+        assert_eq!(of(subscribing.data), data);
+        assert_eq!(
+            (subscribing.is_hidden, subscribing.is_told),
+            (false, Some(true))
+        );
+
+        let text = br#"{"user":"ann","expire_at":1700000000,"info":{"a":1}}"#;
+        let command = parse_refresh(text).expect("good");
+        let expected = Deed::Refresh {
+            is_expired: false,
+            expires_at_s: Some(1_700_000_000),
+            info: Some(Payload {
+                kind: PayloadKind::Json,
+                bytes: b"{\"a\":1}"[..].into(),
+            }),
+        };
+        assert_eq!(command.instruction.deed, expected);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let long = format!(
+            r#"{{"user":"a","disconnect":{{"code":4000,"reason":"{}"}}}}"#,
+            "x".repeat(124)
+        );
+        let mut closed = Namespaces::new();
+        closed.close();
+        let none = &Namespaces::new();
+        for (result, expected) in [
+            (parse_disconnect(b"{}"), "missing field `user`"),
+            (
+                parse_refresh(br#"{"user":"a","expire_at":-1}"#),
+                "integer `-1`",
+            ),
+            (
+                parse_subscribe(br#"{"user":"a","channel":"b","expire_at":-1}"#, none),
+                "integer `-1`",
+            ),
+            (
+                parse_disconnect(br#"{"user":"a","disconnect":{"code":1000}}"#),
+                "from 3000 to 4999",
+            ),
+            (parse_disconnect(long.as_bytes()), "at most 123 bytes"),
+            (
+                parse_disconnect(br#"{"user":"a","sesion":"s"}"#),
+                "unknown field `sesion`; did you mean `session`?",
+            ),
+            (
+                parse_subscribe(br#"{"user":"a"}"#, none),
+                "missing field `channel`",
+            ),
+            (
+                parse_subscribe(br##"{"user":"a","channel":"#b"}"##, none),
+                "comes and goes with the connection",
+            ),
+            (
+                parse_unsubscribe(br#"{"user":"a","channel":""}"#, none),
+                "bad channel",
+            ),
+            (
+                parse_subscribe(br#"{"user":"a","channel":"b","b64info":"*"}"#, none),
+                "\"b64info\" is not base64",
+            ),
+            (
+                parse_subscribe(
+                    br#"{"user":"a","channel":"b","override":{"presence":{"value":true}}}"#,
+                    none,
+                ),
+                "override.presence: the namespace keeps none",
+            ),
+            (
+                parse_subscribe(br#"{"user":"a","channel":"b:1"}"#, &closed),
+                "unknown channel",
+            ),
+        ] {
+            let error = result.expect_err("bad");
+            assert!(error.why.contains(expected), "{error}");
+        }
+    }
+}

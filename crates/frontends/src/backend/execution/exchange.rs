@@ -1,0 +1,243 @@
+//! A question of the back end and its answer: how it adds up, and how it is written.
+
+use std::fmt::Write as _;
+
+use veche_hub::{Answer, Connections, HistoryError, Listing, PresenceError, Published, UserStatus};
+
+use super::list::List;
+use crate::http::api_error::{INTERNAL, LIMIT_EXCEEDED, NOT_AVAILABLE, UNRECOVERABLE, write_error};
+
+/// In [`Exchange::open`] until the user's home has said how many answers to an instruction come: those that come before are
+/// taken from it, and it never reaches 0.
+pub(super) const UNCOUNTED: u32 = 1 << 31;
+
+/// How the answer to a publication adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `{"handed":N}`, all targets together; of an only one also its place, if it remembers, and whether it was skipped.
+    Sum,
+    /// `{"responses":[…]}`, one for each target.
+    Each,
+}
+
+/// One command that is to be answered.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(super) id: Option<Box<str>>,
+    /// Answers of other workers that are still to come, and one more while a job is unfinished.
+    pub(super) open: u32,
+    pub(super) content: Content,
+}
+
+/// What has become of it so far.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// By target; beside the shape, what is noted where no connection was reached.
+    Published(Shape, Option<&'static str>, Vec<Published>),
+    /// So many connections.
+    Disconnected(u32),
+    Instructed,
+    Channels(Listing),
+    Connections(Connections),
+    /// A result as it is.
+    Written(String),
+    /// Nothing until the home has answered.
+    Asked(Option<Answer>),
+    /// Whether a user is there, and whether he is not let in.
+    UserStatus(Option<UserStatus>, bool),
+    /// Its code, and what it says.
+    Refused(u32, String),
+}
+
+impl Exchange {
+    /// Writes the answer as one JSON object.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, key: &str) {
+        self.write_part(out, key, &mut None, usize::MAX);
+    }
+
+    /// Writes the next part of the answer, until `out` has about so many bytes; `next` is the next element of its list,
+    /// from the first part on. Returns whether it was the last part.
+    pub(crate) fn write_part(
+        &self,
+        out: &mut Vec<u8>,
+        key: &str,
+        next: &mut Option<usize>,
+        bytes_max: usize,
+    ) -> bool {
+        let mut text = String::with_capacity(64);
+        if next.is_none() {
+            text.push('{');
+            // Writing into a string can't fail.
+            if let Some(id) = &self.id {
+                let _ = write!(text, "\"id\":{id},");
+            }
+        }
+        let is_whole = match self.list() {
+            None => {
+                self.write_content(&mut text, key);
+                true
+            }
+            Some(list) => {
+                let mut place = next.unwrap_or_else(|| {
+                    let _ = write!(text, "\"{key}\":");
+                    list.open(&mut text);
+                    0
+                });
+                while place < list.len() && out.len() + text.len() < bytes_max {
+                    list.write(place, &mut text);
+                    place += 1;
+                }
+                *next = Some(place);
+                let is_whole = place == list.len();
+                if is_whole {
+                    list.close(&mut text);
+                }
+                is_whole
+            }
+        };
+        if is_whole {
+            text.push('}');
+        }
+        out.extend_from_slice(text.as_bytes());
+        is_whole
+    }
+
+    /// Whether the answer has a list, which may be long.
+    pub(crate) fn is_list(&self) -> bool {
+        self.list().is_some()
+    }
+
+    /// What may be long in it.
+    fn list(&self) -> Option<List<'_>> {
+        match &self.content {
+            Content::Asked(Some(Answer::History(Ok(page)))) => Some(List::History(page)),
+            Content::Asked(Some(Answer::Presence(Ok(clients)))) => Some(List::Presence(clients)),
+            Content::Channels(listing) => listing.channels().map(List::Channels),
+            Content::Connections(all) => all.all().map(List::Connections),
+            _ => None,
+        }
+    }
+
+    fn write_content(&self, text: &mut String, key: &str) {
+        match &self.content {
+            Content::Refused(code, error) => write_error(text, *code, error),
+            Content::Published(Shape::Sum, absence, targets) => {
+                let handed: u64 = targets.iter().map(|one| u64::from(one.handed)).sum();
+                let _ = write!(text, "\"{key}\":{{\"handed\":{handed}");
+                if let [only] = targets[..] {
+                    write_outcome(text, &only);
+                }
+                let was_skipped = targets.iter().any(|one| one.is_skipped);
+                if let Some(absence) = absence.filter(|_| handed == 0 && !was_skipped) {
+                    let _ = write!(text, ",\"note\":\"{absence}\"");
+                }
+                text.push('}');
+            }
+            Content::Published(Shape::Each, _, targets) => {
+                let _ = write!(text, "\"{key}\":{{\"responses\":[");
+                for (index, one) in targets.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { "," };
+                    let _ = write!(text, "{comma}{{\"result\":{{\"handed\":{}", one.handed);
+                    write_outcome(text, one);
+                    text.push_str("}}");
+                }
+                text.push_str("]}");
+            }
+            Content::Disconnected(count) => {
+                let _ = write!(text, "\"{key}\":{{\"disconnected\":{count}}}");
+            }
+            Content::Instructed | Content::Asked(None) | Content::UserStatus(None, _) => {
+                let _ = write!(text, "\"{key}\":{{}}");
+            }
+            Content::Written(result) => {
+                let _ = write!(text, "\"{key}\":{result}");
+            }
+            // Those that can be told are lists.
+            Content::Channels(_) => {
+                let why = "too many channels: ask for some of them by a pattern";
+                write_error(text, LIMIT_EXCEEDED, why);
+            }
+            Content::Connections(_) => {
+                let why =
+                    "too many connections: ask for those of a user, or by the name of the client";
+                write_error(text, LIMIT_EXCEEDED, why);
+            }
+            // Answers are written when they are complete.
+            Content::UserStatus(Some(status), is_blocked) => {
+                write_status(text, key, *status, *is_blocked);
+            }
+            Content::Asked(Some(answer)) => write_asked(text, key, answer),
+        }
+    }
+}
+
+fn write_status(text: &mut String, key: &str, status: UserStatus, is_blocked: bool) {
+    let connections = status.connections;
+    let online = connections > 0;
+    let _ = write!(
+        text,
+        "\"{key}\":{{\"online\":{online},\"connections\":{connections}"
+    );
+    if let Some(seen_ms) = status.last_seen_ms {
+        let _ = write!(text, ",\"last_seen\":{seen_ms}");
+    }
+    text.push_str(if is_blocked {
+        ",\"blocked\":true}"
+    } else {
+        "}"
+    });
+}
+
+fn write_outcome(text: &mut String, published: &Published) {
+    if let Some(position) = published.position {
+        let (offset, epoch) = (position.offset, position.epoch);
+        let _ = write!(text, ",\"offset\":{offset},\"epoch\":\"{epoch}\"");
+    }
+    if published.is_skipped {
+        text.push_str(",\"taken\":false");
+    }
+}
+
+/// `"result":{…}` or `"error":{…}`.
+fn write_asked(text: &mut String, key: &str, answer: &Answer) {
+    match answer {
+        Answer::HistoryRemoved(Ok(())) => {
+            let _ = write!(text, "\"{key}\":{{}}");
+        }
+        Answer::PresenceStats(Ok(stats)) => {
+            let (clients, users) = (stats.clients, stats.users);
+            let _ = write!(
+                text,
+                "\"{key}\":{{\"num_clients\":{clients},\"num_users\":{users}}}"
+            );
+        }
+        Answer::History(Err(error)) | Answer::HistoryRemoved(Err(error)) => {
+            let code = match error {
+                HistoryError::Off => NOT_AVAILABLE,
+                HistoryError::Unrecoverable => UNRECOVERABLE,
+                HistoryError::TooMany(_) => LIMIT_EXCEEDED,
+                HistoryError::Busy => INTERNAL,
+            };
+            write_error(text, code, &error.to_string());
+        }
+        Answer::Presence(Err(error)) | Answer::PresenceStats(Err(error)) => {
+            let code = match error {
+                PresenceError::Off => NOT_AVAILABLE,
+                PresenceError::TooMany => LIMIT_EXCEEDED,
+            };
+            write_error(text, code, &error.to_string());
+        }
+        // `list` takes the first two; no inquiry has the others for an answer.
+        Answer::History(Ok(_))
+        | Answer::Presence(Ok(_))
+        | Answer::Subscribed(_)
+        | Answer::Published(_)
+        | Answer::Instructed(_)
+        | Answer::Settled
+        | Answer::Channels(_)
+        | Answer::Connections(_)
+        | Answer::UserStatus(_) => {
+            write_error(text, INTERNAL, "internal error");
+        }
+    }
+}

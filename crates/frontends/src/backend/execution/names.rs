@@ -1,0 +1,30 @@
+//! Names of channels and users in commands of back ends.
+
+use veche_hub::ChannelName;
+
+use crate::backend::command::BadCommand;
+use crate::context::shared::Shared;
+
+/// Returns a user's own channel, spelled into `name`.
+pub(super) fn personal<'n>(
+    user: &str,
+    name: &'n mut String,
+) -> Result<ChannelName<'n>, BadCommand> {
+    ChannelName::of_user(user, name)
+        .map_err(|error| BadCommand::new(format!("bad user {user:?}: {error}")))
+}
+
+/// Checks the form of a channel's name.
+pub(super) fn named(channel: &str) -> Result<ChannelName<'_>, BadCommand> {
+    ChannelName::new(channel)
+        .map_err(|error| BadCommand::new(format!("bad channel {channel:?}: {error}")))
+}
+
+/// Checks that a channel's name is one, and of a namespace that there is.
+pub(super) fn known<'c>(channel: &'c str, shared: &Shared) -> Result<ChannelName<'c>, BadCommand> {
+    let name = named(channel)?;
+    match shared.site.namespaces.knows(channel) {
+        true => Ok(name),
+        false => Err(BadCommand::unknown_channel()),
+    }
+}

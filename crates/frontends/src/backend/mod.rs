@@ -1,0 +1,16 @@
+//! The back end's side: its API, push lines and commands, and the admin page.
+
+pub mod admin;
+pub(crate) mod api;
+pub mod command;
+mod execution;
+pub(crate) mod lines;
+pub mod spelling;
+
+pub(crate) use crate::http::api_error::status_of;
+pub use crate::http::api_error::{
+    BAD_REQUEST, METHOD_NOT_FOUND, PERMISSION_DENIED, UNAUTHORIZED, UNKNOWN_CHANNEL, write_error,
+};
+pub use api::{Direct, DirectCall};
+pub(crate) use execution::Exchange;
+pub use execution::{Backend, EXCHANGES_MAX, Progress, Shape, Unwilling};

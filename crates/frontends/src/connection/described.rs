@@ -1,0 +1,58 @@
+//! Describes the connections of a worker to back ends.
+
+use std::sync::Arc;
+
+use veche_hub::{Answer, Connected, ConnectionId, Connections};
+
+use super::Connection;
+use crate::context::census::Census;
+use crate::context::members::connection_id;
+use crate::context::shared::Shared;
+
+impl Census {
+    /// Those of this worker. `find` knows its connections.
+    pub fn take<'c>(
+        &self,
+        shared: &Shared,
+        find: impl Fn(ConnectionId) -> Option<&'c Connection>,
+    ) -> Answer {
+        let mut all = Connections::default();
+        for id in shared.hub.sessions_of(&self.channel) {
+            let Some(connection) = find(id) else { continue };
+            let is_meant = |name: &str| connection.about().name == name;
+            if self.name.as_deref().is_none_or(is_meant)
+                && !all.push(connection.described(id, shared))
+            {
+                break;
+            }
+        }
+        Answer::Connections(all)
+    }
+}
+
+impl Connection {
+    /// What a back end is told of it.
+    fn described(&self, id: ConnectionId, shared: &Shared) -> Connected {
+        let channels: Box<[Arc<str>]> = shared.hub.channels_of(id).cloned().collect();
+        let about = self.about();
+        let own = channels
+            .iter()
+            .find_map(|channel| channel.strip_prefix('#'));
+        let client = match about.client {
+            "" => connection_id(shared.hub.worker(), id),
+            client => client.into(),
+        };
+        Connected {
+            client,
+            user: own.unwrap_or_default().into(),
+            handler: about.handler,
+            transport: about.transport,
+            protocol: about.protocol,
+            route: about.route.into(),
+            address: self.peer,
+            name: about.name.into(),
+            version: about.version.into(),
+            channels,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Who may connect: networks that are let in or kept out, proxies that are believed, host names that are answered.
+//!
+//! Judged before anything else is looked at: the peer's network at accept, before a byte is read; the client behind
+//! a proxy and the name it asked for with each request's head.
+
+mod forwarded;
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use veche_proto::http::Head;
+
+use crate::context::origin::split_port;
+
+pub use forwarded::{ClientAddress, Unreadable};
+
+/// Networks that are let in and networks that are kept out. Empty lets everybody in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks {
+    /// Nobody else gets in, where there is any.
+    pub allow: Vec<IpNet>,
+    /// Those who don't get in, though they may be allowed.
+    pub deny: Vec<IpNet>,
+}
+
+impl Networks {
+    /// Whether this address gets in. An IPv4 address that came over IPv6 (`::ffff:a.b.c.d`) is the IPv4 address.
+    pub fn admit(&self, address: IpAddr) -> bool {
+        !contains(&self.deny, address) && (self.allow.is_empty() || contains(&self.allow, address))
+    }
+}
+
+fn contains(networks: &[IpNet], address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    networks.iter().any(|network| network.contains(&address))
+}
+
+/// What one listener asks of those who come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// By the address of the client, or of the proxy in front of it.
+    pub networks: Networks,
+    /// Networks of proxies; what they say of the client is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// How they say it.
+    pub client_address: ClientAddress,
+    /// Each connection begins with a header of the PROXY protocol, which only trusted proxies may send.
+    pub proxy_protocol: bool,
+    /// The names that are answered.
+    pub hosts: Hosts,
+}
+
+impl Access {
+    /// Whether what this peer says of its clients is believed.
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        contains(&self.trusted_proxies, peer)
+    }
+
+    /// Whether a peer is one that says for whom it connects before all else, or none has to.
+    pub fn may_introduce(&self, peer: IpAddr) -> bool {
+        !self.proxy_protocol || self.trusts(peer)
+    }
+
+    /// Whether a peer may stay, judged before it has said anything. Of a proxy the clients are judged, later.
+    pub fn admits_peer(&self, peer: IpAddr) -> bool {
+        self.trusts(peer) || self.networks.admit(peer)
+    }
+
+    /// The address of the client who asks, as far as it can be believed: the peer's, or what trusted proxies say.
+    ///
+    /// # Errors
+    /// What a trusted proxy says can't be read.
+    pub fn client(&self, peer: IpAddr, head: &Head<'_>) -> Result<IpAddr, Unreadable> {
+        if !self.trusts(peer) {
+            return Ok(peer);
+        }
+        let trusts = |address| self.trusts(address);
+        self.client_address.read(peer, head, &trusts)
+    }
+
+    /// Whether the name in `Host` is one of ours. Through a trusted proxy a listener on loopback has other names.
+    pub fn answers_to(&self, peer: IpAddr, host: &str) -> bool {
+        self.hosts.contain(host) || (self.hosts == Hosts::Loopback && self.trusts(peer))
+    }
+}
+
+/// The host names that a listener answers to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Hosts {
+    /// Every name.
+    #[default]
+    Any,
+    /// `localhost`, what is below it, and loopback addresses: a listener on loopback is for this machine's own
+    /// programs, and a foreign name for it is a page that had its own name resolved to here (DNS rebinding).
+    Loopback,
+    /// These; each in small letters, a leading `*.` stands for one or more labels.
+    Listed(Vec<String>),
+}
+
+impl Hosts {
+    /// Whether a `Host` header's value, with or without a port, is among them. None at all is: HTTP/1.0 needs none,
+    /// and browsers always send one.
+    pub fn contain(&self, host: &str) -> bool {
+        let name = match split_port(host) {
+            _ if host.is_empty() => return true,
+            Some((name, _)) => name.strip_suffix('.').unwrap_or(name),
+            None => return *self == Self::Any,
+        };
+        match self {
+            Self::Any => true,
+            Self::Loopback => is_loopback(name),
+            Self::Listed(names) => names.iter().any(|listed| match listed.strip_prefix('*') {
+                Some(suffix) => is_below(name, suffix),
+                None => name.eq_ignore_ascii_case(listed),
+            }),
+        }
+    }
+}
+
+fn is_loopback(name: &str) -> bool {
+    let literal = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost")
+        || is_below(name, ".localhost")
+        || literal
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// Whether `name` ends in `suffix`, which begins with a dot, and has something before it.
+fn is_below(name: &str, suffix: &str) -> bool {
+    name.len() > suffix.len()
+        && name.is_char_boundary(name.len() - suffix.len())
+        && name[name.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nets(list: &[&str]) -> Vec<IpNet> {
+        list.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn denied_networks_come_before_allowed_ones() {
+        let networks = Networks {
+            allow: nets(&["10.0.0.0/8", "2001:db8::/32"]),
+            deny: nets(&["10.1.0.0/16"]),
+        };
+        for (address, admitted) in [
+            ("10.0.0.1", true),
+            ("::ffff:10.0.0.1", true),
+            ("10.1.0.1", false),
+            ("::ffff:10.1.0.1", false),
+            ("11.0.0.1", false),
+            ("2001:db8::7", true),
+            ("2001:db9::7", false),
+        ] {
+            assert_eq!(
+                networks.admit(address.parse().unwrap()),
+                admitted,
+                "{address}"
+            );
+        }
+        assert!(Networks::default().admit("11.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_listener_on_loopback_answers_to_its_own_names() {
+        for (host, known) in [
+            ("localhost", true),
+            ("LOCALHOST:8080", true),
+            ("localhost.", true),
+            ("app.localhost:80", true),
+            ("127.0.0.1:8080", true),
+            ("127.9.9.9", true),
+            ("[::1]:8080", true),
+            ("[::ffff:127.0.0.1]", true),
+            ("", true),
+            ("evil.example", false),
+            ("evil.example:8080", false),
+            ("notlocalhost", false),
+            (".localhost", false),
+            ("127.0.0.1.evil.example", false),
+            ("10.0.0.1", false),
+            ("[::1]:x", false),
+        ] {
+            assert_eq!(Hosts::Loopback.contain(host), known, "{host}");
+        }
+    }
+
+    #[test]
+    fn listed_names_match_whole_labels() {
+        let hosts = Hosts::Listed(vec!["shop.example".into(), "*.team.example".into()]);
+        for (host, known) in [
+            ("shop.example", true),
+            ("Shop.Example:8443", true),
+            ("shop.example.", true),
+            ("a.shop.example", false),
+            ("a.team.example", true),
+            ("a.b.team.example:80", true),
+            ("team.example", false),
+            ("evilteam.example", false),
+            ("ä.team.example", true),
+        ] {
+            assert_eq!(hosts.contain(host), known, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_trusted_proxy_is_admitted_and_introduces_its_clients() {
+        let access = |proxy_protocol, hosts| Access {
+            networks: Networks {
+                allow: nets(&["10.0.0.0/8"]),
+                deny: Vec::new(),
+            },
+            trusted_proxies: nets(&["192.0.2.0/24"]),
+            proxy_protocol,
+            hosts,
+            ..Access::default()
+        };
+        let plain = access(false, Hosts::Loopback);
+        let strict = access(true, Hosts::Listed(vec!["a".into()]));
+        // Trusted; may introduce, plain and strict; admitted; answers to a foreign name, plain and strict.
+        for (peer, expected) in [
+            ("192.0.2.7", [true, true, true, true, true, false]),
+            ("::ffff:192.0.2.7", [true, true, true, true, true, false]),
+            ("10.0.0.1", [false, true, false, true, false, false]),
+            ("11.0.0.1", [false, true, false, false, false, false]),
+        ] {
+            let peer: IpAddr = peer.parse().unwrap();
+            let got = [
+                plain.trusts(peer),
+                plain.may_introduce(peer),
+                strict.may_introduce(peer),
+                plain.admits_peer(peer),
+                plain.answers_to(peer, "b"),
+                strict.answers_to(peer, "b"),
+            ];
+            assert_eq!(got, expected, "{peer}");
+            assert!(plain.answers_to(peer, "localhost") && strict.answers_to(peer, "a"));
+        }
+    }
+
+    #[test]
+    fn what_a_peer_says_of_its_client_is_read_where_it_is_trusted() {
+        let access = Access {
+            trusted_proxies: nets(&["192.0.2.0/24"]),
+            ..Access::default()
+        };
+        let text = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 10.0.0.9\r\n\r\n";
+        let head = veche_proto::http::parse_head(text.as_bytes(), &Default::default()).unwrap();
+        for (peer, client) in [("192.0.2.7", "10.0.0.9"), ("11.0.0.1", "11.0.0.1")] {
+            let got = access.client(peer.parse().unwrap(), &head);
+            assert_eq!(got, Ok(client.parse().unwrap()));
+        }
+    }
+}

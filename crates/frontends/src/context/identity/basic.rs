@@ -1,0 +1,181 @@
+//! A name and a password in the header `Authorization` (HTTP Basic, RFC 7617): what is right by its form. Judging them is
+//! done elsewhere, behind the trait [`Login`].
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use veche_hub::ConnectionId;
+use veche_proto::http::Head;
+use veche_types::Now;
+use zeroize::Zeroizing;
+
+use super::finding::{Desk, Finding, Unknown};
+use crate::context::app::Outcome;
+
+/// Longest password, in bytes: what PAM's modules take (`PAM_MAX_RESP_SIZE`, with its NUL).
+pub const PASSWORD_BYTES_MAX: usize = 511;
+
+/// What a client says that it is called, and what it proves that by. Not shown, and wiped when it is dropped.
+pub struct Credentials {
+    /// 1 to 254 bytes, no control characters.
+    pub user: String,
+    /// 1 to [`PASSWORD_BYTES_MAX`] bytes, no control characters; UTF-8 where the client keeps to what it was told.
+    pub password: Zeroizing<Vec<u8>>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Credentials").finish_non_exhaustive()
+    }
+}
+
+/// Judges names and passwords. Shared by all workers; never waits.
+pub trait Login: Send + Sync + fmt::Debug {
+    /// Judges: known at once, or later told exactly once at the desk.
+    fn judge(
+        &self,
+        credentials: Credentials,
+        client: IpAddr,
+        id: ConnectionId,
+        desk: &Arc<dyn Desk>,
+        now: Now,
+    ) -> Outcome<Finding>;
+
+    /// What the browser calls the place that the password is for; visible characters of ASCII and spaces, no `"` or `\`.
+    fn realm(&self) -> &str;
+}
+
+/// What a request brings along.
+///
+/// # Errors
+/// [`Unknown::NoPassword`]: nothing of the kind; [`Unknown::BadPassword`]: it breaks RFC 7617, or is longer than any.
+pub(super) fn read(head: &Head<'_>) -> Result<Credentials, Unknown> {
+    let Some(value) = head.header("authorization") else {
+        return Err(Unknown::NoPassword);
+    };
+    let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return Err(Unknown::NoPassword);
+    }
+    parse(rest.trim_matches(' ')).ok_or(Unknown::BadPassword)
+}
+
+fn parse(encoded: &str) -> Option<Credentials> {
+    // The engine writes into what is there, so nothing of it is left elsewhere.
+    let mut bytes = Zeroizing::new(vec![0; base64::decoded_len_estimate(encoded.len())]);
+    let length = STANDARD.decode_slice(encoded, &mut bytes).ok()?;
+    let bytes = &bytes[..length];
+    // Section 2: no name has a colon, and neither has control characters.
+    let colon = bytes.iter().position(|byte| *byte == b':')?;
+    let (user, password) = (&bytes[..colon], &bytes[colon + 1..]);
+    let user = std::str::from_utf8(user).ok()?;
+    // Directories take a name without a password for nobody, who is let in.
+    if !super::is_valid_user(user)
+        || !(1..=PASSWORD_BYTES_MAX).contains(&password.len())
+        || password.iter().any(u8::is_ascii_control)
+    {
+        return None;
+    }
+    Some(Credentials {
+        user: user.to_owned(),
+        password: Zeroizing::new(password.to_vec()),
+    })
+}
+
+/// The value of `WWW-Authenticate`.
+pub(super) fn challenge(login: &dyn Login) -> String {
+    format!("Basic realm=\"{}\", charset=\"UTF-8\"", login.realm())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(plain: &[u8]) -> Option<(String, Vec<u8>)> {
+        let credentials = parse(&STANDARD.encode(plain))?;
+        Some((credentials.user.clone(), credentials.password.to_vec()))
+    }
+
+    #[test]
+    fn examples_of_the_rfc() {
+        // Sections 2 and 2.1.
+        for (encoded, user, password) in [
+            ("QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "Aladdin", "open sesame"),
+            ("dGVzdDoxMjPCow==", "test", "123£"),
+        ] {
+            let credentials = parse(encoded).expect("well-formed");
+            assert_eq!(credentials.user, user);
+            assert_eq!(*credentials.password, password.as_bytes());
+        }
+    }
+
+    #[test]
+    fn the_first_colon_counts() {
+        let expected = ("ann".to_owned(), b"a:b:".to_vec());
+        assert_eq!(parsed(b"ann:a:b:"), Some(expected));
+        // Some clients send Latin-1 whatever they are told; what that means is the judge's business.
+        assert!(parsed(b"ann:\xfcber").is_some());
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for plain in [
+            &b"ann"[..],
+            b"",
+            b":secret",
+            b"ann:",
+            b"ann:sec\0ret",
+            b"an\0n:secret",
+            b"ann:sec\nret",
+            b"ann:\x7f",
+            b"\xff:secret",
+        ] {
+            assert_eq!(parsed(plain), None, "{plain:?}");
+        }
+        for encoded in ["", "=", "QWxhZGRpbjpv!", "QWxhZGRpbjpvcGVuIHNlc2FtZQ"] {
+            assert!(parse(encoded).is_none(), "{encoded}");
+        }
+        let longest = vec![b'x'; PASSWORD_BYTES_MAX];
+        assert!(parsed(&[b"ann:", &longest[..]].concat()).is_some());
+        assert_eq!(parsed(&[b"ann:x", &longest[..]].concat()), None);
+        let long = [b"a".repeat(255), b":secret".to_vec()].concat();
+        assert_eq!(parsed(&long), None);
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let credentials = parse("QWxhZGRpbjpvcGVuIHNlc2FtZQ==").expect("well-formed");
+        assert_eq!(format!("{credentials:?}"), "Credentials { .. }");
+    }
+
+    #[test]
+    fn only_this_scheme_is_read_in_whatever_letters() {
+        let from = |line: &str| {
+            let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n");
+            let head = veche_proto::http::parse_head(text.as_bytes(), &Default::default());
+            read(&head.expect("a head")).map(|credentials| credentials.user.clone())
+        };
+        for (line, expected) in [
+            ("", Err(Unknown::NoPassword)),
+            (
+                "Authorization: Bearer QWxhZGRpbjpvcGVu\r\n",
+                Err(Unknown::NoPassword),
+            ),
+            ("Authorization: Basic\r\n", Err(Unknown::BadPassword)),
+            ("Authorization: Basic QWxh\r\n", Err(Unknown::BadPassword)),
+            (
+                "Authorization: Basic QWxhZGRpbjpvcGVu\r\n",
+                Ok("Aladdin".to_owned()),
+            ),
+            (
+                "Authorization: bASIC   QWxhZGRpbjpvcGVu\r\n",
+                Ok("Aladdin".to_owned()),
+            ),
+        ] {
+            assert_eq!(from(line), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Tests of identities that others decide.
+
+use veche_jwt::Refusal;
+
+use super::*;
+
+#[derive(Debug)]
+struct Asleep;
+
+impl Login for Asleep {
+    fn judge(
+        &self,
+        _: basic::Credentials,
+        _: IpAddr,
+        _: ConnectionId,
+        _: &Arc<dyn Desk>,
+        _: Now,
+    ) -> Outcome<Finding> {
+        unreachable!("nothing is judged here")
+    }
+
+    fn realm(&self) -> &str {
+        "veche"
+    }
+}
+
+#[test]
+fn each_reason_has_its_status_and_says_whether_another_try_may_do() {
+    let revoked = Unknown::Token(Refusal::Expired);
+    for (why, status, is_ours, wait_s) in [
+        (Unknown::Missing, 401, false, None),
+        (Unknown::Malformed, 400, false, None),
+        (Unknown::NoToken, 401, false, None),
+        (revoked, 401, false, None),
+        (Unknown::Revoked, 401, false, None),
+        (Unknown::Blocked, 403, false, None),
+        (Unknown::Ended, 401, false, None),
+        (Unknown::Over, 401, false, None),
+        (Unknown::OfChannel, 401, false, None),
+        (Unknown::NoKeys, 503, true, None),
+        (Unknown::Stranger, 401, false, None),
+        (Unknown::Unwanted, 403, false, None),
+        (Unknown::NoAnswer, 503, true, None),
+        (Unknown::NoPassword, 401, false, None),
+        (Unknown::BadPassword, 401, false, None),
+        (Unknown::WrongPassword, 401, false, None),
+        (Unknown::NoJudge, 503, true, Some(1)),
+        (Unknown::Crowded, 503, true, Some(1)),
+        (Unknown::Guessing { wait_s: 7 }, 429, false, Some(7)),
+    ] {
+        let got = (why.status().0, why.is_ours(), why.wait_s());
+        assert_eq!(got, (status, is_ours, wait_s), "{why:?}");
+    }
+}
+
+#[test]
+fn what_is_asked_for_with_401_is_what_the_route_wants() {
+    let basic = Identity::Basic(Arc::new(Asleep));
+    let query = Identity::Query("user".into());
+    let password = Some("Basic realm=\"veche\", charset=\"UTF-8\"");
+    let bearer = Some("Bearer");
+    let invalid = Some("Bearer error=\"invalid_token\"");
+    for (identity, why, expected) in [
+        (&basic, Unknown::NoPassword, password),
+        (&basic, Unknown::WrongPassword, password),
+        (&query, Unknown::NoToken, bearer),
+        (&query, Unknown::Token(Refusal::Expired), invalid),
+        (&query, Unknown::OfChannel, invalid),
+        (&query, Unknown::Revoked, invalid),
+        (&query, Unknown::Missing, None),
+        (&query, Unknown::Stranger, None),
+    ] {
+        assert_eq!(identity.challenge(why).as_deref(), expected, "{why:?}");
+    }
+    assert!(basic.is_for_requests() && basic.has_password());
+    for other in [&query, &Identity::None] {
+        assert!(!other.is_for_requests() && !other.has_password());
+        assert!(!other.is_token("bearer.x"));
+    }
+}
+
+#[test]
+fn a_term_is_over_at_its_end_and_told_in_whole_seconds() {
+    let now = |wall_ms| Now {
+        mono_ms: 7,
+        wall_ms,
+    };
+    let term = Term::until_s(Some(1_000));
+    for (wall_ms, is_over, ttl_s) in [
+        (0, false, 1_000),
+        (1, false, 1_000),
+        (998_999, false, 2),
+        (999_000, false, 1),
+        (999_999, false, 1),
+        (1_000_000, true, 1),
+        (u64::MAX, true, 1),
+    ] {
+        let got = (term.is_over(now(wall_ms)), term.ttl_s(now(wall_ms)));
+        assert_eq!(got, (is_over, Some(ttl_s)), "{wall_ms}");
+    }
+    let lenient = Term {
+        leeway_ms: 10_000,
+        ..term
+    };
+    assert_eq!(lenient.ttl_s(now(0)), Some(990));
+    assert_eq!(lenient.ttl_s(now(995_000)), Some(1));
+    let endless = Term::until_s(None);
+    assert_eq!(
+        (endless.is_over(now(u64::MAX)), endless.ttl_s(now(0))),
+        (false, None)
+    );
+    assert_eq!(Term::until_s(Some(u64::MAX)).ttl_s(now(0)), Some(u32::MAX));
+}
+
+#[test]
+fn a_certificate_names_by_the_field_that_is_asked_for() {
+    let certified = Certified {
+        common_name: Some("cn".into()),
+        email: Some("e@a".into()),
+        name: Some("n.a".into()),
+        uri: Some("u:a".into()),
+    };
+    for (field, expected) in [
+        (Field::CommonName, "cn"),
+        (Field::Email, "e@a"),
+        (Field::Name, "n.a"),
+        (Field::Uri, "u:a"),
+        (Field::Any, "cn"),
+    ] {
+        assert_eq!(certified.field(field).map(String::as_str), Some(expected));
+    }
+    let only_uri = Certified {
+        uri: Some("u:a".into()),
+        ..Certified::default()
+    };
+    assert_eq!(only_uri.field(Field::Any).map(String::as_str), Some("u:a"));
+    assert_eq!(only_uri.field(Field::Email), None);
+    assert_eq!(Certified::default().field(Field::Any), None);
+}

@@ -1,0 +1,68 @@
+//! What came of a piece of input: how a stage of a connection tells it how to go on.
+//!
+//! It does not know the stages: HTTP, WebSocket and push lines speak to the connection in these words, and only the
+//! connection knows all three.
+
+/// Why a connection's input waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// Its own answers have to leave first.
+    Output,
+    /// The hub takes no publication at the moment.
+    Credit,
+    /// A home worker has yet to answer.
+    Answer,
+    /// It came faster than its route allows, and has its time still to come.
+    Pace,
+    /// A handler of an application waits, and there is no room behind it; or its verdict or response has yet to come.
+    App,
+    /// Whoever decides on a command has yet to say.
+    Verdict,
+    /// It has done its share of this turn's [work](crate::context::work).
+    Turn,
+}
+
+/// What a stage made of its input. `N` is what the stage may turn into; [`Never`] for one that stays.
+pub(crate) struct Step<N> {
+    /// Bytes that are done with.
+    pub(crate) taken: usize,
+    pub(crate) then: Then<N>,
+}
+
+/// What is to become of the rest.
+pub(crate) enum Then<N> {
+    /// There may be more to do in what is left.
+    GoOn,
+    /// What is left is incomplete.
+    NeedInput,
+    /// What is left waits.
+    Wait(Block),
+    /// What is left is for another stage.
+    Become(N),
+    /// What is left, and all that comes, is of no interest.
+    End,
+}
+
+/// The next stage of one that stays what it is.
+pub(crate) enum Never {}
+
+impl<N> Step<N> {
+    pub(crate) fn map<M>(self, next: impl FnOnce(N) -> M) -> Step<M> {
+        Step {
+            taken: self.taken,
+            then: self.then.map(next),
+        }
+    }
+}
+
+impl<N> Then<N> {
+    pub(crate) fn map<M>(self, next: impl FnOnce(N) -> M) -> Then<M> {
+        match self {
+            Self::GoOn => Then::GoOn,
+            Self::NeedInput => Then::NeedInput,
+            Self::Wait(block) => Then::Wait(block),
+            Self::Become(stage) => Then::Become(next(stage)),
+            Self::End => Then::End,
+        }
+    }
+}

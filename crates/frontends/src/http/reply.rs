@@ -1,0 +1,247 @@
+//! Answers to requests: what is written whole, and how one is refused.
+//!
+//! It knows how a response is framed and what its route adds; what else is in it is said by the stage, the API and the upgrade.
+
+use std::sync::Arc;
+
+use veche_hub::ConnectionId;
+use veche_proto::http::{
+    self, Head, HttpError, Method, ResponseBody, ResponseHead, ResponseWriter, Status, Version,
+};
+
+use crate::context::app::Response;
+use crate::context::note::NoteLevel;
+use crate::context::route::Headers;
+use crate::context::shared::Shared;
+
+/// What a response needs to know of its request.
+#[derive(Clone)]
+pub(crate) struct Reply {
+    pub(crate) version: Version,
+    pub(crate) keep_alive: bool,
+    pub(crate) head_only: bool,
+    /// Headers that the request's route adds.
+    pub(crate) headers: Option<Arc<Headers>>,
+}
+
+impl Reply {
+    pub(crate) fn to(head: &Head<'_>, headers: Option<Arc<Headers>>) -> Self {
+        Self {
+            version: head.version,
+            keep_alive: head.keep_alive,
+            head_only: head.method == Method::Head,
+            headers,
+        }
+    }
+
+    /// Returns the headers that the route adds to a response with this status.
+    pub(crate) fn added(&self, status: Status) -> impl Iterator<Item = (&str, &str)> {
+        let headers = self.headers.as_deref();
+        headers
+            .into_iter()
+            .flat_map(move |headers| headers.of(status))
+    }
+
+    /// Whether the route adds a header of that name.
+    pub(crate) fn adds(&self, status: Status, name: &str) -> bool {
+        self.added(status)
+            .any(|(added, _)| added.eq_ignore_ascii_case(name))
+    }
+
+    /// Writes a whole response with a body of one type.
+    pub(crate) fn write(
+        &self,
+        id: ConnectionId,
+        status: Status,
+        content_type: &str,
+        body: &[u8],
+        shared: &mut Shared,
+    ) {
+        self.write_with(id, status, &[("Content-Type", content_type)], body, shared);
+    }
+
+    pub(crate) fn write_with(
+        &self,
+        id: ConnectionId,
+        status: Status,
+        headers: &[(&str, &str)],
+        body: &[u8],
+        shared: &mut Shared,
+    ) {
+        let head = ResponseHead {
+            status,
+            version: self.version,
+            keep_alive: self.keep_alive && !shared.is_draining(),
+            body: ResponseBody::Sized(body.len() as u64),
+        };
+        shared.answered(id, status.0);
+        let mut all = Vec::new();
+        let headers = if self.headers.is_some() {
+            all.extend_from_slice(headers);
+            all.extend(self.added(status).filter(|(added, _)| !has(headers, added)));
+            &all
+        } else {
+            headers
+        };
+        let out = shared.ports.outboxes.buffer(id);
+        if head.write(out, shared.date.text(), headers).is_err() {
+            // Ours, not the peer's: a header that can't be written says nothing, but the response stays whole.
+            let _ = head.write(out, shared.date.text(), &[]);
+        }
+        if !self.head_only {
+            out.extend_from_slice(body);
+        }
+    }
+}
+
+fn has<N: AsRef<str>, V>(headers: &[(N, V)], name: &str) -> bool {
+    headers
+        .iter()
+        .any(|(other, _)| other.as_ref().eq_ignore_ascii_case(name))
+}
+
+/// Writes an application's response; what can't be written is answered with 500 and said in the log.
+pub(crate) fn write_response(
+    reply: &Reply,
+    id: ConnectionId,
+    response: &Response,
+    body: &[u8],
+    shared: &mut Shared,
+) {
+    let Response {
+        status, headers, ..
+    } = response;
+    let head = ResponseHead {
+        status: *status,
+        version: reply.version,
+        keep_alive: reply.keep_alive && !shared.is_draining(),
+        body: ResponseBody::Sized(body.len() as u64),
+    };
+    if !write_app_head(reply, id, head, *status, headers, |_| {}, shared) {
+        return;
+    }
+    if !reply.head_only && status.has_body() {
+        shared.ports.outboxes.buffer(id).extend_from_slice(body);
+    }
+    shared.answered(id, status.0);
+}
+
+/// Writes the head of an application's response: its headers, those that the route adds where it has none of that name, and
+/// `own` ones. `false` if it can't be: then a 500 is written.
+pub(crate) fn write_app_head(
+    reply: &Reply,
+    id: ConnectionId,
+    head: ResponseHead,
+    status: Status,
+    headers: &[(String, String)],
+    own: impl FnOnce(&mut ResponseWriter<'_>),
+    shared: &mut Shared,
+) -> bool {
+    let out = shared.ports.outboxes.buffer(id);
+    let before = out.len();
+    let mut writer = head.start(out, shared.date.text());
+    let mut fault = match status.0 {
+        200..=599 => None,
+        other => Some(format!("{other} is no status of a response")),
+    };
+    for (name, value) in headers {
+        if let Err(invalid) = writer.header(name, value) {
+            fault.get_or_insert_with(|| format!("header {name:?}: {invalid}"));
+        }
+    }
+    for (name, value) in reply.added(status) {
+        if !has(headers, name) {
+            // A route adds none that can't be written.
+            let _ = writer.header(name, value);
+        }
+    }
+    own(&mut writer);
+    writer.finish();
+    let Some(fault) = fault else { return true };
+    out.truncate(before);
+    shared.note(
+        id,
+        NoteLevel::Warn,
+        format!("the application's response can't be written: {fault}"),
+    );
+    let what = b"the application failed\n";
+    let kind = "text/plain; charset=utf-8";
+    reply.write(id, Status::INTERNAL_SERVER_ERROR, kind, what, shared);
+    false
+}
+
+/// A request that is refused although it was understood.
+pub(crate) struct Refusal {
+    pub(crate) status: Status,
+    headers: Vec<(&'static str, String)>,
+    content_type: &'static str,
+    body: String,
+    /// The connection ends with it.
+    pub(crate) ends: bool,
+}
+
+impl Refusal {
+    /// Says why in a line of text.
+    pub(crate) fn new(status: Status, why: &str) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            content_type: "text/plain; charset=utf-8",
+            body: format!("{why}\n"),
+            ends: false,
+        }
+    }
+
+    /// Says why by a JSON value.
+    pub(crate) fn json(status: Status, body: String) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            content_type: "application/json",
+            body,
+            ends: false,
+        }
+    }
+
+    /// The answer's text.
+    pub(crate) fn why(&self) -> &str {
+        self.body.trim_end()
+    }
+
+    /// Writes the answer.
+    pub(crate) fn write(&self, reply: &Reply, id: ConnectionId, shared: &mut Shared) {
+        let mut headers = vec![("Content-Type", self.content_type)];
+        headers.extend(
+            self.headers
+                .iter()
+                .map(|(name, value)| (*name, value.as_str())),
+        );
+        reply.write_with(id, self.status, &headers, self.body.as_bytes(), shared);
+    }
+
+    /// With the end of the connection behind it.
+    pub(crate) fn ending(mut self) -> Self {
+        self.ends = true;
+        self
+    }
+
+    /// With a further header.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+/// A request that can't be trusted to end where it seems to: answered, and the connection ends.
+pub(crate) fn refuse_request(id: ConnectionId, error: &HttpError, shared: &mut Shared) {
+    shared.note_as(
+        error.reason,
+        id,
+        NoteLevel::Info,
+        format!("request refused with {}: {}", error.status.0, error.reason),
+    );
+    shared.stats.answer(error.status.0);
+    shared.ports.outboxes.journal.refused(id, error.status.0);
+    shared.stats.protocol_errors.add(1);
+    http::write_error(shared.ports.outboxes.buffer(id), error, shared.date.text());
+}

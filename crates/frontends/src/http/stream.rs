@@ -1,0 +1,178 @@
+//! Static files on the wire: the answer's head at once, a large file piece by piece as the client reads.
+//!
+//! What is answered is planned by `static_files`.
+
+use std::sync::Arc;
+
+use veche_hub::ConnectionId;
+use veche_proto::http::{
+    Head, Method, ResponseBody, ResponseHead, ResponseWriter, Status, encoded_path,
+};
+
+use crate::context::app::{AppFile, Response};
+use crate::context::shared::Shared;
+use crate::context::work;
+use crate::http::reply::{Reply, write_app_head};
+use crate::http::static_files::{self, Body as FileBody, Content, OpenError, Place, ReadAt};
+use crate::outbox::ANSWERS_BYTES_HIGH;
+
+/// Bytes written at a time.
+const PIECE_BYTES: u64 = 32 << 10;
+
+/// The rest of a response that is made piece by piece as the client reads.
+pub(crate) struct Stream {
+    source: Arc<dyn ReadAt>,
+    offset: u64,
+    end: u64,
+    /// Whether the connection goes on afterwards.
+    pub(crate) keep_alive: bool,
+}
+
+/// How far a stream got.
+pub(crate) enum Pumped {
+    /// All of it is written.
+    Whole,
+    /// The client has to read first.
+    Full,
+    /// The file shrank or the disk failed: the client sees a body that is too short and a closed connection.
+    Cut,
+}
+
+impl Stream {
+    /// Writes as much as the client's reading allows.
+    pub(crate) fn pump(&mut self, id: ConnectionId, shared: &mut Shared) -> Pumped {
+        while self.offset < self.end {
+            if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+                return Pumped::Full;
+            }
+            let max = (self.end - self.offset).min(PIECE_BYTES) as usize;
+            let out = shared.ports.outboxes.buffer(id);
+            match self.source.read_at(self.offset, max, out) {
+                Ok(count @ 1..) => self.offset += count as u64,
+                Ok(0) | Err(_) => return Pumped::Cut,
+            }
+        }
+        Pumped::Whole
+    }
+}
+
+/// Answers with a file: the whole of it if it is in memory, else its head and the rest as the client reads. `headers` are
+/// further ones.
+pub(crate) fn answer(
+    id: ConnectionId,
+    head: &Head<'_>,
+    place: Place<'_>,
+    (reply, headers): (&Reply, &[(&str, &str)]),
+    shared: &mut Shared,
+) -> Option<Stream> {
+    let (answer, error) = static_files::answer(&mut *shared.files, place, head, shared.now.mono_ms);
+    let variants_tried = u64::from(answer.variants_tried);
+    shared.work.charge(work::FILE * variants_tried);
+    tell(head, error, shared);
+    let response = response_head(head, answer.status, &answer, shared);
+    let out = shared.ports.outboxes.buffer(id);
+    let mut writer = response.start(out, shared.date.text());
+    // The plan holds nothing that can't be written: see its documentation.
+    let _ = answer.write_headers(&mut writer, |name| reply.adds(answer.status, name));
+    for (name, value) in headers.iter().copied().chain(reply.added(answer.status)) {
+        let _ = writer.header(name, value);
+    }
+    writer.finish();
+    shared.answered(id, answer.status.0);
+    write_body(id, head, answer.body, response.keep_alive, shared)
+}
+
+/// The same for a file that an application answers with.
+pub(crate) fn answer_app(
+    id: ConnectionId,
+    head: &Head<'_>,
+    reply: &Reply,
+    response: &Response,
+    file: &AppFile,
+    shared: &mut Shared,
+) -> Option<Stream> {
+    let is_plain =
+        response.status != Status::OK || !matches!(head.method, Method::Get | Method::Head);
+    let (answer, error) = static_files::answer_named(
+        &mut *shared.files,
+        &file.root,
+        &file.relative,
+        (!is_plain).then_some(head),
+        shared.now.mono_ms,
+    );
+    tell(head, error, shared);
+    let (status, headers) = match (answer.has_file(), is_plain) {
+        (true, true) => (response.status, &*response.headers),
+        (true, false) => (answer.status, &*response.headers),
+        (false, _) => (answer.status, &[][..]),
+    };
+    let framing = response_head(head, status, &answer, shared);
+    let is_there = |name: &str| {
+        headers
+            .iter()
+            .any(|(own, _)| own.eq_ignore_ascii_case(name))
+            || reply.adds(status, name)
+    };
+    // As above: what can't be written is the application's.
+    let own = |writer: &mut ResponseWriter<'_>| {
+        let _ = answer.write_headers(writer, is_there);
+    };
+    if !write_app_head(reply, id, framing, status, headers, own, shared) {
+        return None;
+    }
+    shared.answered(id, status.0);
+    if !status.has_body() {
+        return None;
+    }
+    write_body(id, head, answer.body, framing.keep_alive, shared)
+}
+
+/// Says in the log why a file was not opened that is there.
+fn tell(head: &Head<'_>, error: Option<OpenError>, shared: &Shared) {
+    if let Some(error) = error.filter(|error| !matches!(error, OpenError::NotFound)) {
+        let path = encoded_path(&head.path);
+        shared.process.trouble(&format!("{path}: {error}"));
+    }
+}
+
+fn response_head(
+    head: &Head<'_>,
+    status: Status,
+    answer: &static_files::Answer,
+    shared: &Shared,
+) -> ResponseHead {
+    let mut response = ResponseHead::to(head, status, ResponseBody::Sized(answer.len_bytes()));
+    response.keep_alive &= !shared.is_draining();
+    response
+}
+
+fn write_body(
+    id: ConnectionId,
+    head: &Head<'_>,
+    body: FileBody,
+    keep_alive: bool,
+    shared: &mut Shared,
+) -> Option<Stream> {
+    if head.method == Method::Head {
+        return None;
+    }
+    match body {
+        FileBody::Text(text) => {
+            let out = shared.ports.outboxes.buffer(id);
+            out.extend_from_slice(text.as_bytes());
+        }
+        FileBody::Part(Content::Whole(bytes), part) => {
+            let out = shared.ports.outboxes.buffer(id);
+            out.extend_from_slice(&bytes[part.start as usize..part.end as usize]);
+        }
+        FileBody::Part(Content::Stored(source), part) => {
+            return Some(Stream {
+                source,
+                offset: part.start,
+                end: part.end,
+                keep_alive,
+            });
+        }
+    }
+    None
+}

@@ -1,0 +1,45 @@
+//! In which form a client is told things: the encoding, and whether it only listens.
+
+use veche_centrifuge::{Encoding, Push};
+use veche_proto::websocket::MessageKind;
+
+/// What a client reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    pub(crate) encoding: Encoding,
+    /// It gets pushes without a reply around them, and no replies.
+    pub(crate) is_one_way: bool,
+}
+
+impl From<Encoding> for Dialect {
+    fn from(encoding: Encoding) -> Self {
+        Self {
+            encoding,
+            is_one_way: false,
+        }
+    }
+}
+
+impl Dialect {
+    /// Appends a push.
+    pub(crate) fn write_push(self, out: &mut Vec<u8>, push: &Push<'_>) {
+        match self.is_one_way {
+            true => self.encoding.write_bare_push(out, push),
+            false => self.encoding.write_push(out, push),
+        }
+    }
+
+    /// Whether each push is a message of its own: a page without an SDK gives each to `JSON.parse`. SDKs take several at
+    /// once, a line each, and what is Protobuf says how long it is.
+    pub(crate) fn is_single(self) -> bool {
+        self.is_one_way && self.encoding == Encoding::Json
+    }
+}
+
+/// What carries messages of this encoding.
+pub(crate) fn kind(encoding: Encoding) -> MessageKind {
+    match encoding {
+        Encoding::Json => MessageKind::Text,
+        Encoding::Protobuf => MessageKind::Binary,
+    }
+}

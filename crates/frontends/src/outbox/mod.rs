@@ -1,0 +1,644 @@
+//! What is on its way out of each connection: back pressure lives here.
+//!
+//! An [`Outbox`] gathers all that a turn makes for one connection; the worker hands the bytes to the transport once,
+//! at the end of the turn. It is kept apart from the connection so that a publication can be written into any
+//! outbox while some connection is being worked on. It does not know sockets: the worker tells it what is unsent.
+
+mod backlog;
+mod carried;
+pub(crate) mod centrifuge;
+mod events;
+pub(crate) mod marks;
+mod masks;
+mod parts;
+mod pool;
+mod positions;
+mod rest;
+mod sending;
+mod wishes;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_hub::{ConnectionId, Delivery, Encodings, Event, Format, PayloadKind};
+use veche_proto::websocket::deflate::Agreed;
+use veche_proto::websocket::{self, Codecs, ContextBudget, Encoder, MessageKind, Opcode, Role};
+
+pub use crate::context::hears::{Hears, Keeping};
+use crate::context::journal::Journal;
+use crate::outbox::pool::Pool;
+use backlog::Backlogs;
+pub use backlog::Dropped;
+pub(crate) use carried::Carried;
+use centrifuge::Dialect;
+pub(crate) use masks::Masks;
+pub use masks::Random;
+pub(crate) use parts::InParts;
+pub(crate) use positions::{write_data, write_value};
+pub use sending::Sending;
+pub(crate) use wishes::{Deltas, Wish};
+
+/// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
+pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
+
+/// Bytes of a long answer that are encoded at a time, when less than [`ANSWERS_BYTES_HIGH`] is unsent.
+pub(crate) const SLICE_BYTES: usize = 32 << 10;
+
+/// What becomes of the transport once everything is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// It stays open.
+    #[default]
+    Open,
+    /// FIN after what is queued; the connection still reads until the peer's FIN or a deadline.
+    Shutdown,
+    /// Closed at once; what is queued is dropped.
+    Abort,
+}
+
+/// Whether publications may be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Pushes {
+    /// No session is open (HTTP, a line connection, or the close handshake has begun).
+    #[default]
+    Refused,
+    /// An open session that gets WebSocket frames.
+    Framed,
+    /// The same to a client that wants to know the place of each publication.
+    Positioned,
+    /// The same to a client that may lose some.
+    Lossy(Keeping),
+    /// A response of server-sent events, in chunks or not.
+    Events { is_chunked: bool },
+    /// A connection to another server: an application sends to it, but it hears no channel.
+    Client,
+    /// An open session of Centrifugo's protocol.
+    Centrifuge(Dialect, centrifuge::Stage),
+}
+
+/// One connection's outgoing half.
+pub struct Outbox {
+    /// Whole frames or response parts of this turn, not yet handed to the transport.
+    buffer: Vec<u8>,
+    encoder: Encoder,
+    generation: u32,
+    /// When the last message was written, in milliseconds; wraps.
+    messaged_ms: u32,
+    /// Bytes that the transport took but could not send yet.
+    unsent: u32,
+    agreed: Option<Agreed>,
+    pushes: Pushes,
+    end: End,
+    /// Written but not to be sent before the registration is answered.
+    held: bool,
+    touched: bool,
+    /// An application was told that it is full, and not yet that there is room again.
+    full: bool,
+    /// We are the client: frames are masked.
+    masked: bool,
+    /// It has missed something since it last had nothing unsent.
+    behind: bool,
+    carried: Carried,
+}
+
+const _: () = assert!(size_of::<Outbox>() <= 72);
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self {
+            buffer: Vec::new(),
+            encoder: Encoder::new(Role::Server, None),
+            generation: 0,
+            messaged_ms: 0,
+            unsent: 0,
+            agreed: None,
+            pushes: Pushes::Refused,
+            end: End::Open,
+            held: false,
+            touched: false,
+            full: false,
+            masked: false,
+            behind: false,
+            carried: Carried::Frames,
+        }
+    }
+}
+
+impl Outbox {
+    /// Bytes on their way out, in this buffer and in the transport.
+    pub fn queued(&self) -> usize {
+        self.buffer.len() + self.unsent as usize
+    }
+
+    /// Bytes that have not left for the transport.
+    pub(crate) fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// When the last message was written: the low 32 bits of monotonic milliseconds.
+    pub(crate) fn messaged_ms(&self) -> u32 {
+        self.messaged_ms
+    }
+
+    /// All has been handed over and sent, and nothing follows: the transport may go. `false` while something of this turn
+    /// waits for [`Outboxes::take`].
+    pub fn is_over(&self) -> bool {
+        self.end == End::Shutdown && !self.touched && !self.held && self.queued() == 0
+    }
+}
+
+/// The outboxes of one worker.
+pub struct Outboxes {
+    boxes: Vec<Outbox>,
+    touched: Vec<u32>,
+    pool: Pool,
+    codecs: Codecs,
+    /// Sessions whose outbox overflowed in this turn; the worker closes them.
+    overflowed: Vec<ConnectionId>,
+    /// Sessions that began to miss publications in this turn.
+    fallen_behind: Vec<ConnectionId>,
+    /// Sessions whose outbox became full in this turn: they may be empty again after the flush.
+    filled: Vec<ConnectionId>,
+    /// Sessions that have room again.
+    drained: Vec<ConnectionId>,
+    backlogs: Backlogs,
+    sides: centrifuge::Sides,
+    pushes_encoded: u64,
+    deltas_made: u64,
+    outbox_bytes_max: usize,
+    sent: Sent,
+    now_ms: u32,
+    pub(crate) masks: Masks,
+    /// What becomes of requests and sessions; here, since all that a client gets passes.
+    pub journal: Journal,
+}
+
+/// Counts of messages written, and of the bytes of their payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes, before compression.
+    pub bytes: u64,
+}
+
+impl Outboxes {
+    /// No outbox yet; each may hold `outbox_bytes_max` bytes of publications.
+    pub fn new(outbox_bytes_max: usize) -> Self {
+        Self {
+            boxes: Vec::new(),
+            touched: Vec::new(),
+            pool: Pool::default(),
+            codecs: Codecs::default(),
+            overflowed: Vec::new(),
+            fallen_behind: Vec::new(),
+            filled: Vec::new(),
+            drained: Vec::new(),
+            backlogs: Backlogs::default(),
+            sides: centrifuge::Sides::default(),
+            pushes_encoded: 0,
+            deltas_made: 0,
+            outbox_bytes_max,
+            sent: Sent::default(),
+            now_ms: 0,
+            masks: Masks::new(|_| panic!("no random numbers: nothing can be dialed")),
+            journal: Journal::default(),
+        }
+    }
+
+    /// Where masks and keys of clients come from; without it none can be dialed.
+    #[must_use]
+    pub fn with_random(self, random: Random) -> Self {
+        Self {
+            masks: Masks::new(random),
+            ..self
+        }
+    }
+
+    /// Kept compression contexts count against this budget.
+    pub(crate) fn set_context_budget(&mut self, budget: &Arc<ContextBudget>) {
+        self.codecs = Codecs::with_budget(Arc::clone(budget));
+    }
+
+    /// What compressing has cost since the last call.
+    pub(crate) fn take_codec_work(&mut self) -> u64 {
+        self.codecs.take_work()
+    }
+
+    /// To be called at intervals: a compression context that has not been used since the last call is given back.
+    pub(crate) fn rest_context(&mut self, id: ConnectionId) {
+        self.of_mut(id).encoder.rest();
+    }
+
+    /// The time of the turn.
+    pub(crate) fn set_now_ms(&mut self, mono_ms: u64) {
+        self.now_ms = mono_ms as u32;
+    }
+
+    /// Changes the budget of publications (reload).
+    pub fn set_outbox_bytes_max(&mut self, bytes: usize) {
+        self.outbox_bytes_max = bytes;
+    }
+
+    /// Starts an empty outbox for a new connection.
+    pub fn open(&mut self, id: ConnectionId) {
+        let index = id.index as usize;
+        if index >= self.boxes.len() {
+            self.boxes.resize_with(index + 1, Outbox::default);
+        }
+        let touched = self.boxes[index].touched;
+        self.boxes[index] = Outbox {
+            generation: id.generation,
+            touched,
+            ..Outbox::default()
+        };
+    }
+
+    /// Forgets a connection that is gone.
+    pub fn close(&mut self, id: ConnectionId) {
+        if let Some(outbox) = self.find(id) {
+            let buffer = std::mem::take(&mut outbox.buffer);
+            let touched = outbox.touched;
+            // A generation that no session has: late deliveries fail.
+            *outbox = Outbox {
+                generation: u32::MAX,
+                touched,
+                ..Outbox::default()
+            };
+            self.backlogs.forget(id.index);
+            self.sides.forget(id.index);
+            self.recycle(buffer);
+        }
+    }
+
+    /// The outbox of a live connection.
+    ///
+    /// # Panics
+    /// When `id` is stale: only the connection itself asks for its outbox, while it lives.
+    pub fn of(&self, id: ConnectionId) -> &Outbox {
+        let outbox = &self.boxes[id.index as usize];
+        assert_eq!(
+            outbox.generation, id.generation,
+            "an outbox outlived its connection"
+        );
+        outbox
+    }
+
+    fn of_mut(&mut self, id: ConnectionId) -> &mut Outbox {
+        let outbox = &mut self.boxes[id.index as usize];
+        assert_eq!(
+            outbox.generation, id.generation,
+            "an outbox outlived its connection"
+        );
+        outbox
+    }
+
+    fn find(&mut self, id: ConnectionId) -> Option<&mut Outbox> {
+        self.boxes
+            .get_mut(id.index as usize)
+            .filter(|outbox| outbox.generation == id.generation)
+    }
+
+    /// The bytes of this turn, to append to.
+    pub fn buffer(&mut self, id: ConnectionId) -> &mut Vec<u8> {
+        let index = id.index as usize;
+        let outbox = &mut self.boxes[index];
+        debug_assert_eq!(outbox.generation, id.generation);
+        if !outbox.touched {
+            outbox.touched = true;
+            self.touched.push(id.index);
+        }
+        if outbox.buffer.capacity() == 0 {
+            outbox.buffer = self.pool.take();
+        }
+        &mut self.boxes[index].buffer
+    }
+
+    /// Writes a message for the client as its answer or echo (not counted against the budget: the connection stops
+    /// reading while too much is unread).
+    pub fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8]) {
+        self.sent.messages += 1;
+        self.sent.bytes += data.len() as u64;
+        self.journal.said(id, data.len());
+        self.boxes[id.index as usize].messaged_ms = self.now_ms;
+        if self.of(id).carried != Carried::Frames {
+            return self.carry(id, data);
+        }
+        let mask = self.mask(id);
+        if self.of(id).agreed.is_none() {
+            return websocket::encode_message(self.buffer(id), kind, data, mask);
+        }
+        self.buffer(id);
+        let Self { boxes, codecs, .. } = self;
+        let outbox = &mut boxes[id.index as usize];
+        outbox
+            .encoder
+            .encode(&mut outbox.buffer, kind, data, codecs, mask);
+    }
+
+    /// The key for the next frame, where frames are masked.
+    #[inline]
+    fn mask(&mut self, id: ConnectionId) -> Option<[u8; 4]> {
+        let masked = self.boxes[id.index as usize].masked;
+        masked.then(|| self.masks.bytes())
+    }
+
+    /// Starts a connection of ours to another server: the 101 has come.
+    pub fn begin_client(&mut self, id: ConnectionId, agreed: Option<Agreed>) {
+        let now_ms = self.now_ms;
+        let outbox = self.of_mut(id);
+        outbox.agreed = agreed;
+        outbox.encoder = Encoder::new(Role::Client, agreed);
+        outbox.pushes = Pushes::Client;
+        outbox.masked = true;
+        outbox.messaged_ms = now_ms;
+    }
+
+    /// Writes a ping or a pong.
+    pub(crate) fn control(&mut self, id: ConnectionId, opcode: Opcode, data: &[u8]) {
+        let mask = self.mask(id);
+        websocket::encode_control(self.buffer(id), opcode, data, mask);
+    }
+
+    /// Starts a session of WebSocket frames. Publications are written from now on, if it hears any; until
+    /// [`Outboxes::release`] they wait behind what `buffer` already holds (the 101).
+    pub fn begin_session(&mut self, id: ConnectionId, agreed: Option<Agreed>, hears: Hears) {
+        let now_ms = self.now_ms;
+        let outbox = self.of_mut(id);
+        outbox.agreed = agreed;
+        outbox.encoder = Encoder::new(Role::Server, agreed);
+        outbox.pushes = match hears {
+            Hears::Nothing => Pushes::Refused,
+            Hears::Publications => Pushes::Framed,
+            Hears::Some(keeping) => Pushes::Lossy(keeping),
+            Hears::Positions => Pushes::Positioned,
+        };
+        outbox.held = true;
+        outbox.messaged_ms = now_ms;
+    }
+
+    /// The registration is answered: what was held may leave.
+    pub fn release(&mut self, id: ConnectionId) {
+        self.of_mut(id).held = false;
+        self.buffer(id);
+    }
+
+    /// There will be no session: what was held is dropped from that place in the buffer on. Answers to earlier
+    /// requests may stand before it.
+    pub fn withdraw(&mut self, id: ConnectionId, from: usize) {
+        let outbox = self.of_mut(id);
+        outbox.buffer.truncate(from);
+        outbox.pushes = Pushes::Refused;
+        outbox.held = false;
+        self.backlogs.forget(id.index);
+    }
+
+    /// No further publication is written; those that wait are.
+    pub fn refuse_pushes(&mut self, id: ConnectionId) {
+        let outbox = self.of_mut(id);
+        if let Pushes::Lossy(_) = std::mem::take(&mut outbox.pushes) {
+            self.write_backlog(id, usize::MAX);
+        }
+    }
+
+    /// Decides what becomes of the transport when all is sent; never weakens an earlier decision.
+    pub fn finish(&mut self, id: ConnectionId, end: End) {
+        let outbox = self.of_mut(id);
+        if outbox.end != End::Abort {
+            outbox.end = end;
+        }
+        self.buffer(id);
+    }
+
+    /// Tells what the transport could not send yet.
+    pub fn set_unsent(&mut self, id: ConnectionId, unsent: usize) {
+        if let Some(outbox) = self.find(id) {
+            outbox.unsent = u32::try_from(unsent).unwrap_or(u32::MAX);
+            outbox.behind &= unsent > 0;
+            let is_full = outbox.full;
+            if let Pushes::Lossy(_) = outbox.pushes {
+                self.go_on_with_backlog(id);
+            }
+            if is_full {
+                self.note_room(id);
+            }
+        }
+    }
+
+    /// Whether publications are written for the connection.
+    pub(crate) fn takes_publications(&self, id: ConnectionId) -> bool {
+        self.of(id).pushes != Pushes::Refused
+    }
+
+    /// Marked once; the worker closes it in this turn.
+    fn overflow(&mut self, session: ConnectionId) {
+        self.boxes[session.index as usize].pushes = Pushes::Refused;
+        self.backlogs.forget(session.index);
+        self.sides.forget_pushes(session.index);
+        self.overflowed.push(session);
+    }
+
+    /// Writes a publication into a session's outbox, encoded once per format; a full one is marked for closing.
+    pub fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
+        let bytes = delivery.payload.bytes;
+        let Some(outbox) = self
+            .find(session)
+            .filter(|outbox| outbox.pushes != Pushes::Refused)
+        else {
+            return;
+        };
+        let pushes = outbox.pushes;
+        if delivery.slow_miss && delivery.event == Event::Published {
+            // The other half is for what must not be missed.
+            let queued = outbox.queued();
+            let is_late = queued > 0 && queued + bytes.len() > self.outbox_bytes_max / 2;
+            if is_late && !matches!(pushes, Pushes::Lossy(_)) {
+                return self.miss(session, delivery.channel);
+            }
+        }
+        if let Pushes::Centrifuge(dialect, stage) = pushes {
+            return self.deliver_centrifuge(session, dialect, stage, delivery);
+        }
+        if delivery.event != Event::Published {
+            // Who comes and goes is told by protocols that have words for it.
+            return;
+        }
+        if pushes != Pushes::Framed {
+            if pushes == Pushes::Positioned {
+                return self.deliver_positioned(session, delivery);
+            }
+            if let Pushes::Lossy(keeping) = pushes {
+                return self.deliver_lossy(session, keeping, delivery);
+            }
+            if delivery.payload.kind == PayloadKind::Binary {
+                // An event is text.
+                return;
+            }
+        }
+        if !self.has_room(session, bytes.len()) {
+            return;
+        }
+        let kind = match delivery.payload.kind {
+            PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
+            PayloadKind::Binary => MessageKind::Binary,
+        };
+        if let Pushes::Events { is_chunked } = pushes {
+            return events::write(self.buffer(session), delivery, is_chunked);
+        }
+        self.frame(session, kind, bytes, 0, delivery.encodings);
+    }
+
+    /// Bytes on their way out to a session.
+    pub(crate) fn queued(&self, id: ConnectionId) -> usize {
+        self.of(id).queued()
+    }
+
+    /// It goes without this publication of a channel.
+    fn miss(&mut self, session: ConnectionId, channel: &str) {
+        self.sides.missed(session.index, channel);
+        self.backlogs.note_missed();
+        let outbox = &mut self.boxes[session.index as usize];
+        if !std::mem::replace(&mut outbox.behind, true) {
+            self.fallen_behind.push(session);
+        }
+    }
+
+    /// Whether a publication of so many bytes goes into a session's outbox, and then counts; a full one is marked for
+    /// closing.
+    #[inline]
+    fn has_room(&mut self, session: ConnectionId, bytes: usize) -> bool {
+        let max = self.outbox_bytes_max;
+        let now_ms = self.now_ms;
+        let outbox = &mut self.boxes[session.index as usize];
+        let queued = outbox.queued();
+        if queued > 0 && queued + bytes > max {
+            self.overflow(session);
+            return false;
+        }
+        outbox.messaged_ms = now_ms;
+        self.sent.messages += 1;
+        self.sent.bytes += bytes as u64;
+        self.journal.said(session, bytes);
+        true
+    }
+
+    /// Writes what is the same for all receivers who agreed on the same compression; `form` tells apart the forms that
+    /// one publication has for them.
+    #[inline]
+    fn frame(
+        &mut self,
+        session: ConnectionId,
+        kind: MessageKind,
+        bytes: &[u8],
+        form: u32,
+        encodings: &mut Encodings,
+    ) {
+        self.buffer(session);
+        let Self { boxes, codecs, .. } = self;
+        let outbox = &mut boxes[session.index as usize];
+        match outbox.agreed {
+            // A plain frame is a header of 2 to 10 bytes before the payload: nothing worth caching.
+            None => websocket::encode_message(&mut outbox.buffer, kind, bytes, None),
+            Some(agreed) => match agreed.sharing_key(Role::Server) {
+                // With the sender's context kept each receiver's bytes differ.
+                None => drop(
+                    outbox
+                        .encoder
+                        .encode(&mut outbox.buffer, kind, bytes, codecs, None),
+                ),
+                Some(key) => {
+                    let frame = encodings.find_or_encode(Format(u32::from(key) | form), || {
+                        let mut frame = Vec::new();
+                        Encoder::new(Role::Server, Some(agreed))
+                            .encode(&mut frame, kind, bytes, codecs, None);
+                        Bytes::from(frame)
+                    });
+                    outbox.buffer.extend_from_slice(&frame);
+                }
+            },
+        }
+    }
+
+    /// Messages written since the last call.
+    pub fn take_sent(&mut self) -> Sent {
+        std::mem::take(&mut self.sent)
+    }
+
+    /// Whether [`Outboxes::take_overflowed`] or [`Outboxes::take_fallen_behind`] has any.
+    #[inline]
+    pub fn has_slow(&self) -> bool {
+        !self.overflowed.is_empty() || !self.fallen_behind.is_empty()
+    }
+
+    /// Sessions whose outbox overflowed since the last call.
+    pub fn take_overflowed(&mut self, into: &mut Vec<ConnectionId>) {
+        into.append(&mut self.overflowed);
+    }
+
+    /// Moves sessions that began to miss publications in this turn to the end of `into`.
+    pub fn take_fallen_behind(&mut self, into: &mut Vec<ConnectionId>) {
+        into.append(&mut self.fallen_behind);
+    }
+
+    /// Connections that were written to or finished in this turn, each once; the worker flushes them.
+    pub fn take_touched(&mut self, into: &mut Vec<u32>) {
+        into.append(&mut self.touched);
+    }
+
+    /// What the worker has to do for a touched connection: bytes to send (may be empty) and then the end.
+    // Called once for each receiver of a publication; inlined, the bytes' vector stays in registers.
+    #[inline]
+    pub fn take(&mut self, index: u32) -> Option<(ConnectionId, Vec<u8>, End)> {
+        let outbox = &mut self.boxes[index as usize];
+        outbox.touched = false;
+        let id = ConnectionId {
+            index,
+            generation: outbox.generation,
+        };
+        if outbox.held && outbox.end != End::Abort {
+            return None;
+        }
+        self.journal.left(id, outbox.buffer.len());
+        Some((id, std::mem::take(&mut outbox.buffer), outbox.end))
+    }
+
+    /// An empty buffer for what is to be sent; it comes back by [`Outboxes::recycle`].
+    pub fn spare(&mut self) -> Vec<u8> {
+        self.pool.take()
+    }
+
+    /// Buffers that are kept to be used again.
+    pub fn spare_buffers(&self) -> usize {
+        self.pool.spare()
+    }
+
+    /// Takes back a buffer that has been sent.
+    #[inline]
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        self.pool.give(buffer);
+    }
+
+    /// Gives memory back that nothing needed since the last call; whether there may be more next time.
+    pub(crate) fn trim(&mut self) -> bool {
+        self.codecs.trim();
+        self.pool.trim()
+    }
+
+    /// The request of a connection is answered, or its session is over.
+    pub(crate) fn end_entry(&mut self, id: ConnectionId, client: IpAddr) {
+        let queued = self.find(id).map_or(0, |outbox| outbox.buffer.len());
+        self.journal.end(id, client, queued);
+    }
+
+    /// Writes a Close frame and stops publications.
+    pub fn close_frame(&mut self, id: ConnectionId, code: Option<u16>, reason: &str) {
+        self.refuse_pushes(id);
+        self.journal.closed(id, code);
+        let mask = self.mask(id);
+        websocket::encode_close(self.buffer(id), code, reason, mask);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! The other end: connections that applications open to other WebSocket servers.
+//!
+//! [`Dialing`] is the stage before the 101. What comes after it is an ordinary [`Socket`] whose frames are a client's; an
+//! application gets its messages as it gets those of its own clients, by the same calls. Names, addresses and TLS are the
+//! worker's.
+
+use std::sync::Arc;
+
+use veche_hub::ConnectionId;
+use veche_proto::websocket::deflate::Policy;
+use veche_proto::websocket::{self, Decoder, handshake};
+
+use super::App;
+use crate::context::shared::Shared;
+use crate::context::step::{Step, Then};
+use crate::websocket::client::{Caller, Dial};
+use crate::websocket::{Session, Side, Socket};
+
+/// Before the 101.
+pub(crate) struct Dialing {
+    dial: Dial,
+    key: String,
+    /// Bytes of the response in which its end was looked for.
+    scanned: usize,
+    /// When it began.
+    since_ms: u64,
+    /// The application was told how it ended.
+    is_over: bool,
+}
+
+impl Dialing {
+    /// Writes the request into the outbox.
+    pub(crate) fn new(id: ConnectionId, dial: Dial, shared: &mut Shared) -> Self {
+        let key = handshake::new_key(shared.ports.outboxes.masks.bytes());
+        let headers = dial.headers.iter();
+        handshake::write_request(
+            shared.ports.outboxes.buffer(id),
+            &dial.authority,
+            &dial.target,
+            &key,
+            &dial.protocols,
+            policy(&dial).as_ref(),
+            headers.map(|(name, value)| (name.as_str(), value.as_str())),
+        );
+        Self {
+            dial,
+            key,
+            scanned: 0,
+            since_ms: shared.now.mono_ms,
+            is_over: false,
+        }
+    }
+
+    pub(crate) fn caller(&self) -> Caller {
+        self.dial.caller
+    }
+
+    pub(crate) fn deadline_ms(&self) -> u64 {
+        self.since_ms + self.dial.timeout_ms
+    }
+
+    /// Reads the response, once there is all of it.
+    pub(crate) fn step(
+        &mut self,
+        id: ConnectionId,
+        input: &[u8],
+        shared: &mut Shared,
+    ) -> Step<Socket> {
+        // Its last bytes may have begun the empty line.
+        let from = self.scanned.saturating_sub(3);
+        let has_end = memchr::memmem::find(&input[from..], b"\r\n\r\n").is_some();
+        self.scanned = input.len();
+        if !has_end && input.len() < handshake::RESPONSE_BYTES_MAX {
+            return Step {
+                taken: 0,
+                then: Then::NeedInput,
+            };
+        }
+        let policy = policy(&self.dial);
+        let read =
+            handshake::read_response(input, &self.key, &self.dial.protocols, policy.as_ref());
+        match read {
+            Ok(None) => Step {
+                taken: 0,
+                then: Then::NeedInput,
+            },
+            Err(error) => {
+                self.failed(&error.to_string(), shared);
+                Step {
+                    taken: input.len(),
+                    then: Then::End,
+                }
+            }
+            Ok(Some((taken, accepted))) => {
+                let then = match self.open(id, &accepted, shared) {
+                    Some(socket) => Then::Become(socket),
+                    None => Then::End,
+                };
+                Step { taken, then }
+            }
+        }
+    }
+
+    /// The 101 has come; `None` if nobody wants it any more.
+    fn open(
+        &mut self,
+        id: ConnectionId,
+        accepted: &handshake::Accepted<'_>,
+        shared: &mut Shared,
+    ) -> Option<Socket> {
+        let Caller { app, token } = self.caller();
+        self.is_over = true;
+        shared.ports.outboxes.begin_client(id, accepted.deflate);
+        let opened = shared.with_apps(|apps, shared| {
+            apps.client_opened(app, token, id, accepted.protocol, shared)
+        });
+        opened.flatten()?;
+        shared.stats.clients.add(1);
+        let decoder = Decoder::new(websocket::Role::Client, accepted.deflate);
+        let session = Session::App(App::of_client(app));
+        let side = Side::Client(Arc::new(self.dial.terms));
+        Some(Socket::new(decoder, session, side, shared.now))
+    }
+
+    /// It comes to nothing; only the first reason counts.
+    pub(crate) fn failed(&mut self, why: &str, shared: &mut Shared) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            let Caller { app, token } = self.caller();
+            shared.with_apps(|apps, shared| apps.client_failed(app, token, why, shared));
+        }
+    }
+
+    pub(crate) fn timed_out(&mut self, shared: &mut Shared) {
+        let seconds = self.dial.timeout_ms as f64 / 1000.0;
+        self.failed(&format!("not open within {seconds} s"), shared);
+    }
+}
+
+/// What is offered: no context is kept, so that an idle connection needs no memory.
+fn policy(dial: &Dial) -> Option<Policy> {
+    dial.compresses.then(Policy::default)
+}

@@ -1,0 +1,145 @@
+//! Replies and pushes of one go, which leave in one frame.
+
+use veche_centrifuge::{DisconnectCode, Encoding, ErrorCode, Outcome, Push, PushBody, Reply};
+use veche_hub::ConnectionId;
+
+use crate::outbox::Outboxes;
+use crate::outbox::centrifuge::{Dialect, kind};
+
+/// What is to leave together, in order. It has to be [sent](Frame::send) before anything that may write a publication
+/// into the same outbox.
+pub(super) struct Frame {
+    dialect: Dialect,
+    bytes: Vec<u8>,
+    /// What becomes of a client that no reply can tell that its request failed.
+    end: Option<DisconnectCode>,
+    /// The error that was replied last: its code and its words.
+    refusal: Option<(u32, Box<str>)>,
+}
+
+impl Frame {
+    /// Empty; `bytes` lend their memory.
+    pub(super) fn new(dialect: impl Into<Dialect>, bytes: Vec<u8>) -> Self {
+        debug_assert!(bytes.is_empty());
+        Self {
+            dialect: dialect.into(),
+            bytes,
+            end: None,
+            refusal: None,
+        }
+    }
+
+    pub(super) fn encoding(&self) -> Encoding {
+        self.dialect.encoding
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// To a client that only listens a connection is a push, and an error its [end](Self::end).
+    pub(super) fn reply(&mut self, id: u32, outcome: Outcome<'_>) {
+        if let Outcome::Error(error) = &outcome {
+            self.refusal = Some((error.code, error.message.into()));
+        }
+        if !self.dialect.is_one_way {
+            let reply = Reply { id, outcome };
+            return self.add(|dialect, out| dialect.encoding.write_reply(out, &reply));
+        }
+        match outcome {
+            Outcome::Connect(result) => {
+                let body = PushBody::Connect(result);
+                self.push(&Push { channel: "", body });
+            }
+            Outcome::Error(error) => self.end = Some(end_of(error.code, error.is_temporary)),
+            _ => debug_assert!(false, "it has asked for nothing else"),
+        }
+    }
+
+    /// What becomes of a client that could not be told otherwise.
+    pub(super) fn end(&self) -> Option<DisconnectCode> {
+        self.end
+    }
+
+    /// Takes the error that was replied last.
+    pub(super) fn take_refusal(&mut self) -> Option<(u32, Box<str>)> {
+        self.refusal.take()
+    }
+
+    pub(super) fn error(&mut self, id: u32, code: ErrorCode) {
+        self.reply(id, Outcome::Error(code.into()));
+    }
+
+    pub(super) fn push(&mut self, push: &Push<'_>) {
+        self.add(|dialect, out| dialect.write_push(out, push));
+    }
+
+    pub(super) fn ping(&mut self) {
+        self.add(|dialect, out| dialect.encoding.write_ping(out));
+    }
+
+    fn add(&mut self, write: impl FnOnce(Dialect, &mut Vec<u8>)) {
+        if self.dialect.encoding == Encoding::Json && !self.bytes.is_empty() {
+            self.bytes.push(b'\n');
+        }
+        write(self.dialect, &mut self.bytes);
+    }
+
+    /// Sends what there is, if anything; it is empty again.
+    pub(super) fn send(&mut self, id: ConnectionId, outboxes: &mut Outboxes) {
+        if self.bytes.is_empty() {
+            return;
+        }
+        let kind = kind(self.dialect.encoding);
+        match self.dialect.is_single() {
+            false => outboxes.message(id, kind, &self.bytes),
+            true => {
+                let lines = self.bytes.split(|byte| *byte == b'\n');
+                lines.for_each(|line| outboxes.message(id, kind, line));
+            }
+        }
+        self.bytes.clear();
+    }
+
+    /// Gives the memory back.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        debug_assert!(self.bytes.is_empty(), "what was not sent is lost");
+        self.bytes
+    }
+}
+
+/// What becomes of a client that can't be told why its request failed.
+fn end_of(code: u32, is_temporary: bool) -> DisconnectCode {
+    let is = |known: ErrorCode| known.code() == code;
+    match () {
+        // It comes back with another token.
+        () if is(ErrorCode::TokenExpired) || is(ErrorCode::Expired) => DisconnectCode::Expired,
+        () if is(ErrorCode::Unauthorized) => DisconnectCode::InvalidToken,
+        () if is(ErrorCode::BadRequest) => DisconnectCode::BadRequest,
+        () if is(ErrorCode::NotAvailable) => DisconnectCode::NotAvailable,
+        () if is(ErrorCode::TooManyRequests) => DisconnectCode::TooManyRequests,
+        () if is_temporary => DisconnectCode::Internal,
+        () => DisconnectCode::PermissionDenied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_come_back_after_an_error_is_told_so() {
+        for (code, is_temporary, expected) in [
+            (100, true, 3004),
+            (101, false, 3500),
+            (103, false, 3507),
+            (107, false, 3501),
+            (109, false, 3005),
+            (111, true, 3013),
+            (1000, false, 3507),
+            (1000, true, 3004),
+        ] {
+            assert_eq!(end_of(code, is_temporary).code(), expected, "{code}");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! From the hub's words to those of the protocol: publications, clients, what somebody joins.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use veche_centrifuge as wire;
+use veche_centrifuge::{Data, Delta, Encoding, Filter, Outcome};
+use veche_hub::{ClientInfo, Epoch, Joined, PayloadKind, PayloadRef, Position, Publication, Since};
+
+use super::frame::Frame;
+use crate::outbox::centrifuge::forms::{
+    as_json, client, has_deltas, passes, patch, publication, quoted, tags, whole,
+};
+
+/// As what a client's data go to the hub.
+pub(super) fn payload(data: Data<'_>) -> PayloadRef<'_> {
+    let (kind, bytes) = match data {
+        Data::Json(json) => (PayloadKind::Json, json.as_bytes()),
+        Data::Text(text) => (PayloadKind::Text, text.as_bytes()),
+        // Protobuf does not say what its bytes are.
+        Data::Binary(bytes) => match Data::of_bytes(bytes) {
+            Data::Json(json) => (PayloadKind::Json, json.as_bytes()),
+            _ => (PayloadKind::Binary, bytes),
+        },
+    };
+    PayloadRef { kind, bytes }
+}
+
+/// So much of what somebody has missed is compared; the rest of it he is told whole. It is done for each who comes back.
+pub(super) const COMPARED_BYTES_MAX: usize = 64 << 10;
+
+/// Several publications, which lend what they hold to the wire's.
+pub(super) struct Publications<'a> {
+    all: Vec<&'a Publication>,
+    tags: Vec<Vec<(&'a str, &'a str)>>,
+    /// Of those that have a form of their own in this encoding.
+    quoted: Vec<Option<String>>,
+    /// Where deltas are agreed on: from the one before to each, where that is less.
+    patches: Option<Vec<Option<Vec<u8>>>>,
+}
+
+impl<'a> Publications<'a> {
+    pub(super) fn new(all: impl IntoIterator<Item = &'a Publication>, encoding: Encoding) -> Self {
+        let all: Vec<_> = all.into_iter().collect();
+        let quoted = all.iter().map(|one| quoted(one.payload.borrow(), encoding));
+        Self {
+            quoted: quoted.collect(),
+            tags: all.iter().map(|one| tags(one.info.as_deref())).collect(),
+            all,
+            patches: None,
+        }
+    }
+
+    /// The first is whole, and of the others only what has changed, as far as that is looked for.
+    fn with_deltas(self, encoding: Encoding) -> Self {
+        let mut previous = None;
+        let mut left = COMPARED_BYTES_MAX;
+        let patches = self.all.iter().map(|one| {
+            let has_deltas = has_deltas(one.payload.borrow(), encoding);
+            let new = has_deltas.then(|| whole(one.payload.borrow()));
+            let old = std::mem::replace(&mut previous, new.clone());
+            let new = new?;
+            let old = old.filter(|old: &Cow<'_, [u8]>| old.len() + new.len() <= left)?;
+            left -= old.len() + new.len();
+            wire::fossil_delta(&old, &new)
+        });
+        Self {
+            patches: Some(patches.collect()),
+            ..self
+        }
+    }
+
+    pub(super) fn wire(&self) -> Vec<wire::Publication<'_>> {
+        let all = self.all.iter().zip(&self.tags).zip(&self.quoted);
+        all.enumerate()
+            .map(|(place, ((one, tags), quoted))| {
+                let payload = match quoted {
+                    Some(text) => as_json(text),
+                    None => one.payload.borrow(),
+                };
+                let publication = publication(payload, one.position, one.info.as_deref(), tags);
+                let Some(patches) = &self.patches else {
+                    return publication;
+                };
+                match &patches[place] {
+                    Some(bytes) => wire::Publication {
+                        delta: Delta::Patch,
+                        data: patch(bytes),
+                        ..publication
+                    },
+                    None => wire::Publication {
+                        delta: Delta::Whole,
+                        ..publication
+                    },
+                }
+            })
+            .collect()
+    }
+
+    /// Bytes of their payloads.
+    pub(super) fn bytes(&self) -> usize {
+        self.all.iter().map(|one| one.payload.bytes.len()).sum()
+    }
+}
+
+/// What somebody wants of what he has missed.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sieve<'f> {
+    pub(super) filter: Option<&'f Filter>,
+    /// Of what passes he gets the latest.
+    pub(super) only_latest: bool,
+}
+
+impl Sieve<'_> {
+    fn passes(&self, publication: &Publication) -> bool {
+        let info = publication.info.as_deref();
+        self.filter.is_none_or(|filter| passes(filter, info))
+    }
+}
+
+/// What somebody joins, with what is said of it: lends itself to a result.
+pub(super) struct Welcome<'a> {
+    joined: Option<&'a Joined>,
+    epoch: String,
+    publications: Publications<'a>,
+    is_whole: bool,
+    /// He has asked for what he missed.
+    was_recovering: bool,
+    has_deltas: bool,
+    each_bytes: usize,
+}
+
+impl<'a> Welcome<'a> {
+    /// Of what is missed at most `bytes_max` are told: with more of it he has missed too much. Each publication takes
+    /// `each_bytes` beside its payload.
+    pub(super) fn new(
+        joined: Option<&'a Joined>,
+        was_recovering: bool,
+        encoding: Encoding,
+        bytes: (usize, usize),
+    ) -> Self {
+        Self::sifted(joined, was_recovering, encoding, bytes, Sieve::default())
+    }
+
+    /// The same, of what passes.
+    pub(super) fn sifted(
+        joined: Option<&'a Joined>,
+        was_recovering: bool,
+        encoding: Encoding,
+        (bytes_max, each_bytes): (usize, usize),
+        sieve: Sieve<'_>,
+    ) -> Self {
+        let epoch = joined.map_or_else(String::new, |joined| joined.position.epoch.to_string());
+        let recovered = joined.and_then(|joined| joined.recovered.as_ref());
+        let missed = recovered.map_or(&[][..], |recovered| &recovered.publications);
+        let mut is_whole = recovered.is_some_and(|recovered| recovered.is_whole);
+        let mut passing: Vec<_> = missed.iter().filter(|one| sieve.passes(one)).collect();
+        if sieve.only_latest {
+            // Of nothing it can't be said that he has it.
+            let are_latest = recovered.is_some_and(|recovered| recovered.are_latest);
+            is_whole &= !are_latest || !passing.is_empty();
+            passing.drain(..passing.len().saturating_sub(1));
+        }
+        let bytes = passing.len() * each_bytes;
+        let mut publications = Publications::new(passing, encoding);
+        let bytes = bytes + publications.bytes();
+        if bytes > bytes_max {
+            publications = Publications::new(&[], encoding);
+            is_whole = false;
+        }
+        Self {
+            joined,
+            epoch,
+            publications,
+            is_whole,
+            was_recovering,
+            has_deltas: false,
+            each_bytes,
+        }
+    }
+
+    /// What he has missed he is told as what has changed.
+    pub(super) fn with_deltas(self, encoding: Encoding) -> Self {
+        Self {
+            publications: self.publications.with_deltas(encoding),
+            has_deltas: true,
+            ..self
+        }
+    }
+
+    /// Whether he is told something that he has missed: then he has the latest.
+    pub(super) fn has_publications(&self) -> bool {
+        !self.publications.all.is_empty()
+    }
+
+    /// Whether nothing is missing.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    pub(super) fn publications(&self) -> Vec<wire::Publication<'_>> {
+        self.publications.wire()
+    }
+
+    /// What is told of `bytes_max`.
+    pub(super) fn bytes(&self) -> usize {
+        self.publications.bytes() + self.publications.all.len() * self.each_bytes
+    }
+
+    /// Where he is before what he missed, if that is told behind this.
+    pub(super) fn begin(&self) -> Option<Position> {
+        let mut position = self.joined?.position;
+        let first = self.publications.all.first().and_then(|one| one.position);
+        if let Some(first) = first {
+            position.offset = first.offset.saturating_sub(1);
+        }
+        Some(position)
+    }
+
+    pub(super) fn result<'r>(
+        &'r self,
+        publications: &'r [wire::Publication<'r>],
+    ) -> wire::SubscribeResult<'r> {
+        wire::SubscribeResult {
+            recoverable: self.joined.is_some(),
+            positioned: self.joined.is_some(),
+            epoch: &self.epoch,
+            offset: self.joined.map_or(0, |joined| joined.position.offset),
+            publications,
+            recovered: self.is_whole,
+            was_recovering: self.was_recovering,
+            delta: self.has_deltas,
+            ..wire::SubscribeResult::default()
+        }
+    }
+}
+
+/// Up to where a client says to know a channel.
+pub(super) fn since(epoch: &str, offset: u64) -> Since {
+    let epoch = (!epoch.is_empty()).then(|| epoch.parse().unwrap_or(Epoch::UNKNOWN));
+    Since { epoch, offset }
+}
+
+/// Who is in a channel.
+pub(super) fn presence(frame: &mut Frame, id: u32, clients: &[Arc<ClientInfo>]) {
+    let named = clients.iter().map(|one| (&*one.client, client(one)));
+    let presence: Vec<_> = named.collect();
+    let result = wire::PresenceResult {
+        presence: &presence,
+    };
+    frame.reply(id, Outcome::Presence(result));
+}
+
+/// A part of a channel's history.
+pub(super) fn history(frame: &mut Frame, id: u32, page: &veche_hub::Page) {
+    let all: Vec<_> = page.iter().collect();
+    let publications = Publications::new(&all, frame.encoding());
+    let epoch = page.position.epoch.to_string();
+    let result = wire::HistoryResult {
+        publications: &publications.wire(),
+        epoch: &epoch,
+        offset: page.position.offset,
+    };
+    frame.reply(id, Outcome::History(result));
+}
+
+#[cfg(test)]
+mod tests {
+    use veche_hub::{Event, Payload, Recovered};
+
+    use super::*;
+
+    #[test]
+    fn what_was_missed_is_told_up_to_a_limit_of_bytes_and_else_not_at_all() {
+        let publication = |length: usize| Publication {
+            payload: Payload {
+                kind: PayloadKind::Json,
+                bytes: "1".repeat(length).into(),
+            },
+            position: None,
+            at_ms: 0,
+            event: Event::Published,
+            info: None,
+        };
+        let joined = Joined {
+            position: Position {
+                epoch: Epoch::from_bits(9),
+                offset: 2,
+            },
+            recovered: Some(Recovered {
+                is_whole: true,
+                publications: vec![publication(300), publication(700)],
+                are_latest: false,
+            }),
+        };
+        for (bytes, is_told) in [
+            ((1_000, 0), true),
+            ((999, 0), false),
+            ((1_020, 10), true),
+            ((1_019, 10), false),
+            ((usize::MAX, 10), true),
+            ((0, 0), false),
+        ] {
+            let welcome = Welcome::new(Some(&joined), true, Encoding::Json, bytes);
+            let told = if is_told { 2 } else { 0 };
+            assert_eq!(welcome.publications().len(), told, "{bytes:?}");
+            assert_eq!(welcome.is_whole(), is_told, "{bytes:?}");
+            assert_eq!(welcome.has_publications(), is_told, "{bytes:?}");
+        }
+    }
+}
