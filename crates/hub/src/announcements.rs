@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use crate::engine::{Offer, Order};
 use crate::payload::{Ordered, Source};
 use crate::publish::Origin;
-use crate::{ClientInfo, Event, Engine, Hub, Info, Outlet, PayloadKind, PayloadRef};
+use crate::{ClientInfo, Engine, Event, Hub, Info, Outlet, PayloadKind, PayloadRef};
 
 /// So many joins and leaves wait for their turn on one worker; beyond that they are not told.
 const WAITING_MAX: usize = 65_536;

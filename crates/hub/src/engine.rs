@@ -3,7 +3,7 @@
 //! # Contract
 //!
 //! The home of a channel is one worker of this node; it alone talks to the engine about that channel. Each clause below
-//! has a test of its name in `tests/engine/clauses.rs`, which runs on every engine.
+//! has a test of its name in `tests/engine`, which runs on every engine that it concerns.
 //!
 //! Handing over
 //!
@@ -31,8 +31,8 @@
 //! * `link`: an item carries the offset of its predecessor ([`Item::before`]). The home follows the links: it skips an
 //!   item at or below the last offset, and takes an item whose predecessor is not the last offset for a gap.
 //! * `gap`: the feed of an engine may lose items, repeat them and reorder them. The home heals a gap by one
-//!   [`Engine::read_since`] from the last offset and holds later items back meanwhile. Publications without a position
-//!   have no link: they may be lost without notice.
+//!   [`Engine::read_since`] from the last offset and holds later items back meanwhile. An engine that may lose the latest
+//!   item compares tops and reports it again. Publications without a position have no link: they may be lost unnoticed.
 //! * `lost`: only a gap that can't be healed reaches subscribers, as [`Outlet::lost`](crate::Outlet::lost): their state is
 //!   insufficient, and they have to subscribe anew.
 //!
@@ -89,7 +89,8 @@ pub trait Engine {
     /// wait.
     fn fence(&mut self, slot: u32, receipt: Receipt);
 
-    /// Returns what a new subscriber joins: the position that has been fed, and what it has missed.
+    /// Returns what a new subscriber joins: the position that has been fed, and what it has missed up to there. The answer
+    /// is immediate, from what this process holds: where that does not reach back far enough, it is not whole.
     fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Joined;
 
     /// Returns whether no publications of the channel are stored.

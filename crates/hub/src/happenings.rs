@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use crate::roster::Due;
-use crate::{ClientInfo, Event, Engine, Hub, Recovery};
+use crate::{ClientInfo, Engine, Event, Hub, Recovery};
 
 /// So many wait to be taken; what comes beyond that is counted as lost.
 const HAPPENINGS_MAX: usize = 65_536;

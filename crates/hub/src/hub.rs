@@ -1,9 +1,11 @@
 //! The hub's state, and where mail goes. Start reading here.
 //!
-//! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for
-//! lack of credit in `stalled.rs`, what waits until it is on disk in `log.rs`, fan-out in `sweep.rs`, what channels
-//! remember in `history.rs`, publishers' shares of its budgets in `accounts.rs`, who is there in `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users in
-//! `user.rs`, when that is done in `settling.rs`.
+//! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for lack of credit in
+//! `stalled.rs`, fan-out in `sweep.rs`. The seam of what orders and stores is `engine.rs`, what that reports is taken in
+//! `reports.rs` and `lines.rs`; the engine in memory is `memory.rs`, what waits until it is on disk `log.rs`, publishers'
+//! shares of its budgets `accounts.rs`. What channels remember is asked for in `history.rs`, who is there is in
+//! `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users
+//! in `user.rs`, when that is done in `settling.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +24,8 @@ use crate::stalled::Stalled;
 use crate::subscription::Subscriptions;
 use crate::user::Gone;
 use crate::{
-    Answer, Caller, ChannelName, Encodings, Engine, Mail, Namespaces, Now, Options, Outlet, WorkerId,
+    Answer, Caller, ChannelName, Encodings, Engine, Mail, Namespaces, Now, Options, Outlet,
+    WorkerId,
 };
 
 /// One worker's hub, with the [engine](crate::engine) of the channels whose home it is.
@@ -127,13 +130,7 @@ impl<E: Engine> Hub<E> {
     ///
     /// # Panics
     /// If `me` is not one of `workers`.
-    pub fn with_engine(
-        me: WorkerId,
-        workers: u16,
-        seed: u64,
-        options: Options,
-        engine: E,
-    ) -> Self {
+    pub fn with_engine(me: WorkerId, workers: u16, seed: u64, options: Options, engine: E) -> Self {
         assert!(me.0 < workers, "worker {} of {workers}", me.0);
         Self {
             me,

@@ -10,6 +10,8 @@
 //! From there the bytes go to a front end, which encodes them (once per format, see
 //! [`Encodings`]) into the outbox of a connection.
 //!
+//! What orders and stores publications is an [`Engine`], whose contract is the text of [`engine`].
+//!
 //! # Calls of a turn
 //!
 //! * *commands*: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`], [`Hub::publish`],

@@ -123,7 +123,10 @@ impl<E: Engine> Hub<E> {
             }
             if entry.get().before != last.offset {
                 if line.healed.is_some_and(|healed| healed == last.offset) {
-                    let before = Position { offset: entry.get().before, ..last };
+                    let before = Position {
+                        offset: entry.get().before,
+                        ..last
+                    };
                     return self.lose(index, Some(before), outlet);
                 }
                 line.reading = Some(last);
@@ -133,7 +136,11 @@ impl<E: Engine> Hub<E> {
             if let Some(blocked) = self.blocked_by_room(index, outlet) {
                 return self.reserve(index, blocked);
             }
-            let Some((_, item)) = self.lines.get_mut(&index).and_then(|line| line.items.pop_first()) else {
+            let Some((_, item)) = self
+                .lines
+                .get_mut(&index)
+                .and_then(|line| line.items.pop_first())
+            else {
                 return;
             };
             let previous = self.fed(index, &item.publication, None);

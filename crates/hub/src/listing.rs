@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Answer, ConnectionId, Glob, Engine, Hub, Mail, Outlet, Ticket, WorkerId};
+use crate::{Answer, ConnectionId, Engine, Glob, Hub, Mail, Outlet, Ticket, WorkerId};
 
 /// The most channels that are listed at once.
 pub const LISTED_MAX: usize = 10_000;

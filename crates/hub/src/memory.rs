@@ -251,12 +251,13 @@ impl Engine for MemoryEngine {
         answer_max: usize,
         _receipt: Receipt,
     ) -> Step<Result<Page, HistoryError>> {
-        let is_busy = self.streams.lent().bytes() > self.bytes_max / LENT_PART;
-        let stream = self.streams.trimmed(kept.slot, kept.history, kept.now_ms);
-        Step::Done(match is_busy {
-            true => Err(HistoryError::Busy),
-            false => stream.page(query, answer_max),
-        })
+        self.streams.trimmed(kept.slot, kept.history, kept.now_ms);
+        Step::Done(
+            match self.streams.lent().bytes() > self.bytes_max / LENT_PART {
+                true => Err(HistoryError::Busy),
+                false => self.streams.get(kept.slot).page(query, answer_max),
+            },
+        )
     }
 
     fn remove(&mut self, kept: Kept<'_>, receipt: Receipt) -> Step<Result<(), HistoryError>> {
@@ -336,13 +337,7 @@ impl Engine for MemoryEngine {
     }
 
     #[inline]
-    fn maintain(
-        &mut self,
-        catalog: &Catalog<'_>,
-        now_ms: u64,
-        round: Round,
-        gone: &mut Vec<u32>,
-    ) {
+    fn maintain(&mut self, catalog: &Catalog<'_>, now_ms: u64, round: Round, gone: &mut Vec<u32>) {
         if round == Round::Full {
             let count = self.streams.len() / LOOKS;
             self.search(count.clamp(LOOK_MIN, LOOK_MAX), catalog, now_ms, gone);

@@ -94,7 +94,9 @@ impl Log {
     pub(crate) fn durable(&mut self, batch: u64) {
         debug_assert!(batch <= self.taken, "it was never handed over");
         self.durable = self.durable.max(batch);
-        let count = self.pending.partition_point(|one| one.batch <= self.durable);
+        let count = self
+            .pending
+            .partition_point(|one| one.batch <= self.durable);
         self.ready.extend(self.pending.drain(..count));
     }
 

@@ -154,8 +154,11 @@ impl<E: Engine> Hub<E> {
             }
             Report::Fence(receipt) => {
                 let name = &self.channels[receipt.channel].name;
-                let key = { receipt.terms.as_deref() }.and_then(|terms| terms.idempotency_key.as_deref());
-                let found = self.recent.find(name, key.unwrap_or_default(), self.now.mono_ms);
+                let key =
+                    { receipt.terms.as_deref() }.and_then(|terms| terms.idempotency_key.as_deref());
+                let found = self
+                    .recent
+                    .find(name, key.unwrap_or_default(), self.now.mono_ms);
                 let published = found.or(receipt.first).unwrap_or_default();
                 (receipt, Answer::Published(published))
             }

@@ -9,8 +9,8 @@ use crate::payload::Ordered;
 use crate::queue::Queued;
 use crate::subscription::NONE;
 use crate::{
-    Class, ConnectionId, Delivery, Encodings, Engine, Hub, IMMEDIATE_MAX, Outlet, Payload, Publication,
-    WorkerId,
+    Class, ConnectionId, Delivery, Encodings, Engine, Hub, IMMEDIATE_MAX, Outlet, Payload,
+    Publication, WorkerId,
 };
 
 /// After so many deliveries it is another channel's turn.

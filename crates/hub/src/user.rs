@@ -7,8 +7,8 @@ use foldhash::quality::RandomState;
 
 use crate::subscription::NONE;
 use crate::{
-    Caller, ChannelName, ConnectionId, Engine, Hub, Instructed, Instruction, Mail, NameError, Outcome,
-    Outlet, Ticket,
+    Caller, ChannelName, ConnectionId, Engine, Hub, Instructed, Instruction, Mail, NameError,
+    Outcome, Outlet, Ticket,
 };
 
 /// Of so many users who have gone it is known when, on each worker; then the longest gone are forgotten.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::namespace::namespace_of;
 use crate::payload::Ordered;
-use crate::{Audience, Event, Engine, Hub, Info, Outlet};
+use crate::{Audience, Engine, Event, Hub, Info, Outlet};
 
 /// The namespaces whose channels are heard together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use veche_hub::{
     Answer, Budget, Caller, Class, ConnectionId, Delivery, Engine, History, Hub, Instruction,
     Joined, Mail, MemoryEngine, Namespace, Namespaces, Options, Outcome, Outlet, Page, PayloadKind,
-    PayloadRef, Published, PublishOptions, Query, Question, Recovery, Since, SubscribeOptions,
+    PayloadRef, PublishOptions, Published, Query, Question, Recovery, Since, SubscribeOptions,
     Ticket, WorkerId,
 };
 
@@ -45,7 +45,10 @@ impl Outlet for Desk {
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         let text = String::from_utf8_lossy(delivery.payload.bytes).into_owned();
         let offset = delivery.position.map_or(0, |position| position.offset);
-        self.given.entry(session.index).or_default().push((text, offset));
+        self.given
+            .entry(session.index)
+            .or_default()
+            .push((text, offset));
     }
     fn answer(&mut self, _: ConnectionId, _: Ticket, answer: Answer) {
         self.answers.push(answer);
@@ -146,7 +149,13 @@ impl<E: Driven> Bench<E> {
         let from = Some((session(100), Ticket(1)));
         let options = options.map(Arc::new);
         let hub = &mut self.hub;
-        let outcome = hub.publish(from, name(CHANNEL), payload, options.as_ref(), &mut self.desk);
+        let outcome = hub.publish(
+            from,
+            name(CHANNEL),
+            payload,
+            options.as_ref(),
+            &mut self.desk,
+        );
         if let Outcome::Done(published) = outcome.expect("there is room") {
             self.published.push(published);
         }
@@ -194,7 +203,7 @@ impl<E: Driven> Bench<E> {
         while E::drive(&mut self.hub, &mut self.desk) {}
         self.take_answers();
         let under_way: Vec<_> = self.hub.under_way().collect();
-        assert_eq!(under_way, [], "nothing is stuck");
+        assert!(under_way.is_empty(), "stuck: {under_way:?}");
     }
 
     fn take_answers(&mut self) {

@@ -1,6 +1,6 @@
 //! The clauses of the contract in `engine.rs`, one test each, on every engine.
 
-use veche_hub::{PublishOptions, Question, Query, Version};
+use veche_hub::{PublishOptions, Query, Question, Version};
 
 use crate::bench::{Bench, Driven};
 
@@ -70,6 +70,19 @@ pub(crate) fn feed<E: Driven>(mut bench: Bench<E>) {
     bench.settle();
     assert_eq!(bench.desk.texts(1), ["a", "b"]);
     assert_eq!(bench.desk.texts(2), ["b"]);
+}
+
+/// What is ordered later reaches neither subscribers nor its publisher before the engine has it.
+pub(crate) fn stored<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    bench.publish("a");
+    if bench.hub.engine().is_deferring() {
+        assert_eq!(bench.desk.texts(1), [""; 0]);
+        assert!(bench.published.is_empty());
+    }
+    bench.settle();
+    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert_eq!(bench.published.len(), 1);
 }
 
 /// A subscriber that comes back at any item gets the rest, and one with an offset that is not stored is told so.

@@ -125,3 +125,20 @@ fn a_failed_publication_can_be_repeated() {
     assert_eq!(bench.desk.texts(1), ["a"]);
     assert_eq!(bench.published.len(), 1);
 }
+
+#[test]
+fn room() {
+    let mut bench = bench(Broken::Nothing);
+    bench.hub.engine().is_full = true;
+    let payload = veche_hub::PayloadRef {
+        kind: PayloadKind::Text,
+        bytes: b"a",
+    };
+    let channel = crate::common::name(crate::bench::CHANNEL);
+    let (hub, desk) = (&mut bench.hub, &mut bench.desk);
+    let outcome = hub.publish(None, channel, payload, None, desk);
+    assert_eq!(outcome, Err(veche_hub::NoCredit));
+    hub.engine().is_full = false;
+    bench.publish_and_settle("a");
+    assert_eq!(bench.desk.texts(1), ["a"]);
+}

@@ -37,7 +37,7 @@ macro_rules! clauses {
         mod broken {
             $($(
                 #[test]
-                #[should_panic]
+                #[should_panic(expected = "")]
                 fn $clause() { super::clauses::$clause(super::unruly(false, super::Broken::$broken)); }
             )?)*
         }
@@ -50,6 +50,7 @@ clauses! {
     stale breaks Stale,
     increase breaks Increase,
     feed,
+    stored,
     join breaks Join,
     top,
     removal breaks Removal,

@@ -1,6 +1,7 @@
 //! An engine with sparse offsets, whose answers and items are delayed, and whose feed loses, repeats and reorders.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included};
 use std::sync::Arc;
 
 use veche_hub::engine::{Item, Kept, Offer, Order, Receipt, Report, Step};
@@ -56,8 +57,11 @@ pub(crate) struct Unruly {
     pub(crate) is_forgetful: bool,
     /// Publications are not answered.
     pub(crate) is_silent: bool,
+    /// No more may wait.
+    pub(crate) is_full: bool,
     pub(crate) reads: u32,
     broken: Broken,
+    held_back: Option<Publication>,
 }
 
 impl Unruly {
@@ -71,8 +75,10 @@ impl Unruly {
             losing: 0,
             is_forgetful: false,
             is_silent: false,
+            is_full: false,
             reads: 0,
             broken,
+            held_back: None,
         }
     }
 
@@ -138,9 +144,12 @@ impl Unruly {
     /// One of what is under way arrives. False if nothing is.
     pub(crate) fn arrive(&mut self) -> bool {
         if self.under_way.is_empty() {
+            self.compare_tops();
+        }
+        if self.under_way.is_empty() {
             return false;
         }
-        let place = match self.is_lossy || self.broken == Broken::Order {
+        let place = match self.is_lossy {
             true => self.random.usize(..self.under_way.len()),
             false => 0,
         };
@@ -149,14 +158,31 @@ impl Unruly {
         true
     }
 
+    /// The latest items may have been lost: they come once more.
+    fn compare_tops(&mut self) {
+        for channel in &self.channels {
+            let latest = channel.stored.last_key_value();
+            if let Some((_, stored)) = latest.filter(|(offset, _)| **offset > channel.last) {
+                let item = Item {
+                    channel: Arc::clone(&channel.name),
+                    publication: stored.publication.clone(),
+                    before: stored.before,
+                };
+                self.under_way.push(Report::Item(Box::new(item), None));
+            }
+        }
+    }
+
     fn since(channel: &Channel, since: u64, up_to: u64) -> Recovered {
-        let is_known = since == 0 && channel.stored.values().next().is_none_or(|one| one.before == 0)
-            || channel.stored.contains_key(&since)
-            || since == channel.top;
+        let first = channel.stored.values().next();
+        let is_known = match since {
+            0 => first.is_some_and(|one| one.before == 0) || channel.top == 0,
+            since => channel.stored.contains_key(&since) || since == channel.top,
+        };
         if !is_known || since > up_to {
             return Recovered::default();
         }
-        let missed = channel.stored.range(since + 1..=up_to.max(since));
+        let missed = channel.stored.range((Excluded(since), Included(up_to)));
         let publications: Vec<_> = missed.map(|(_, one)| one.publication.clone()).collect();
         Recovered {
             is_whole: true,
@@ -203,7 +229,8 @@ impl Engine for Unruly {
                     epoch: channel.epoch,
                     offset: channel.top,
                 };
-                self.under_way.push(Report::Skipped(offer.receipt(), Some(top)));
+                self.under_way
+                    .push(Report::Skipped(offer.receipt(), Some(top)));
                 return Order::Later;
             }
             channel.version = version.number;
@@ -213,15 +240,29 @@ impl Engine for Unruly {
             return Order::Later;
         }
         let publication = offer.to_publication(None);
+        if self.broken == Broken::Order && self.held_back.is_none() {
+            self.held_back = Some(publication);
+            self.under_way
+                .push(Report::Published(offer.receipt(), None));
+            return Order::Later;
+        }
         let position = self.store(slot, publication);
+        if let Some(earlier) = self.held_back.take() {
+            self.store(slot, earlier);
+        }
         if self.broken != Broken::Answer {
-            self.under_way.push(Report::Published(offer.receipt(), Some(position)));
+            self.under_way
+                .push(Report::Published(offer.receipt(), Some(position)));
         }
         Order::Later
     }
 
     fn is_deferring(&self) -> bool {
         true
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_full
     }
 
     fn waiting(&self, slot: u32) -> u32 {
@@ -273,7 +314,10 @@ impl Engine for Unruly {
     ) -> Step<Result<Page, HistoryError>> {
         let channel = self.of(kept.slot);
         channel.waiting += 1;
-        let stored = channel.stored.range(..=channel.last).map(|(_, one)| one.publication.clone());
+        let stored = channel
+            .stored
+            .range(..=channel.last)
+            .map(|(_, one)| one.publication.clone());
         let position = Position {
             epoch: channel.epoch,
             offset: channel.last,
