@@ -114,6 +114,9 @@ pub trait Engine {
     /// Removes the history of a channel; its position stays.
     fn remove(&mut self, kept: Kept<'_>, receipt: Receipt) -> Step<Result<(), HistoryError>>;
 
+    /// Takes note that a removal is about to be answered: what was handed over before it and fed since goes too.
+    fn removed(&mut self, _slot: u32) {}
+
     /// Takes note that an item is about to be handed to subscribers, and returns the payload before it where deltas are
     /// wanted.
     fn fed(

@@ -277,6 +277,10 @@ impl Engine for MemoryEngine {
         Step::Later
     }
 
+    fn removed(&mut self, slot: u32) {
+        self.streams.clear(slot);
+    }
+
     fn fed(
         &mut self,
         slot: u32,

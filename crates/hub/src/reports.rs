@@ -170,7 +170,13 @@ impl<E: Engine> Hub<E> {
                 self.forget_key(&receipt);
                 (receipt, Answer::Failed)
             }
-            Report::Removed(receipt, removed) => (receipt, Answer::HistoryRemoved(removed)),
+            Report::Removed(receipt, removed) => {
+                if removed.is_ok() {
+                    let slot = self.stream_of(receipt.channel);
+                    self.engine.removed(slot);
+                }
+                (receipt, Answer::HistoryRemoved(removed))
+            }
             Report::History(receipt, page) => (receipt, Answer::History(page.map(Box::new))),
             Report::Item(item, None) => return self.take_item(item, outlet),
             Report::Since(channel, since, read) => {

@@ -144,3 +144,17 @@ pub(crate) fn removal<E: Driven>(mut bench: Bench<E>) {
     bench.settle();
     assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
 }
+
+/// What was handed over before the removal goes with it, fed or not.
+pub(crate) fn removal_of_what_waits<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    bench.publish("a");
+    bench.publish("b");
+    bench.ask(Question::RemoveHistory);
+    bench.settle();
+    let query = Query {
+        limit: 100,
+        ..Query::default()
+    };
+    assert!(bench.read(query).is_empty());
+}

@@ -54,4 +54,5 @@ clauses! {
     join breaks Join,
     top,
     removal breaks Removal,
+    removal_of_what_waits,
 }
