@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use crate::engine::{Offer, Order};
 use crate::payload::{Ordered, Source};
-use crate::pending::Task;
 use crate::publish::Origin;
-use crate::{ClientInfo, Event, Hub, Info, Outlet, PayloadKind, PayloadRef};
+use crate::{ClientInfo, Engine, Event, Hub, Info, Outlet, PayloadKind, PayloadRef};
 
 /// So many joins and leaves wait for their turn on one worker; beyond that they are not told.
 const WAITING_MAX: usize = 65_536;
@@ -104,7 +104,7 @@ impl Announcements {
     }
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Home: tells subscribers who has joined and left, as far as there is room. True if more of it can be told without
     /// waiting for credit.
     pub(crate) fn tell_announcements(&mut self, outlet: &mut impl Outlet) -> bool {
@@ -152,21 +152,35 @@ impl Hub {
             client: Some(client),
             ..Info::default()
         };
-        let mut ordered = Ordered {
+        let info = Arc::new(info);
+        let (from, reply) = (self.me, None);
+        let at_ms = self.now.wall_ms;
+        let mut offer = Offer {
+            channel: index,
             payload: Source::Borrowed(nothing),
-            position: None,
-            at_ms: self.now.wall_ms,
+            terms: None,
+            origin: Origin { from, reply },
+            name: &self.channels[index].name,
+            slot: self.channels[index].home.stream(),
+            history: None,
             event,
-            info: Some(Arc::new(info)),
-            previous: None,
+            at_ms,
+            info: Some(&info),
+            wants_previous: false,
         };
-        if self.pending_of(index) > 0 {
-            // Not ahead of what was published before.
-            let task = Task::Feed(Box::new(ordered.keep()), None);
-            let (from, reply) = (self.me, None);
-            self.wait_behind(index, task, Origin { from, reply });
+        // Not ahead of what was published before.
+        if matches!(self.engine.publish(&mut offer), Order::Later) {
+            self.channels[index].waiting += 1;
             return;
         }
+        let ordered = Ordered {
+            payload: offer.payload,
+            position: None,
+            at_ms,
+            event,
+            info: Some(info),
+            previous: None,
+        };
         self.feed(index, ordered, outlet);
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::subscription::NONE;
-use crate::{ConnectionId, Hub};
+use crate::{ConnectionId, Engine, Hub};
 
 /// The most connections that are listed at once.
 pub const CONNECTED_MAX: usize = 1000;
@@ -68,9 +68,9 @@ impl Connections {
     }
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// This worker's subscribers of a channel, in no order.
-    pub fn sessions_of(&self, channel: &str) -> impl Iterator<Item = ConnectionId> + use<'_> {
+    pub fn sessions_of(&self, channel: &str) -> impl Iterator<Item = ConnectionId> + use<'_, E> {
         let channel = self.find(channel).map(|index| &self.channels[index]);
         let slots = channel.map_or(&[][..], |channel| channel.subscribers.as_slice());
         let slots = slots.iter().filter(|slot| **slot != NONE);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use crate::roster::Due;
-use crate::{ClientInfo, Event, Hub, Recovery};
+use crate::{ClientInfo, Engine, Event, Hub, Recovery};
 
 /// So many wait to be taken; what comes beyond that is counted as lost.
 const HAPPENINGS_MAX: usize = 65_536;
@@ -123,7 +123,7 @@ impl Happenings {
     }
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Takes what has happened since the last call, in order, and how much of it was lost for lack of room.
     pub fn take_happenings(&mut self, into: &mut Vec<Happening>) -> u64 {
         into.append(&mut self.happenings.list);
@@ -230,8 +230,8 @@ impl Hub {
     fn empty_and_used(&self, name: &str) -> Option<u32> {
         let index = self.channels.find(self.channels.hash(name), name)?;
         let channel = &self.channels[index];
-        let has_records =
-            { channel.home.stream() }.is_some_and(|stream| self.streams.get(stream).has_records());
+        let slot = channel.home.stream();
+        let has_records = slot.is_some_and(|slot| !self.engine.is_empty(slot));
         (!has_records && channel.subscribers_all() > 0).then_some(index)
     }
 }

@@ -5,34 +5,11 @@
 use std::sync::Arc;
 
 use crate::channel::{Channel, Home};
+use crate::engine::{Catalog, Kept, Receipt, Round, Step};
 use crate::page::{Page, Query};
 use crate::publish::Origin;
-use crate::records::RECORD_BYTES;
-use crate::stream::{RECOVERED_MAX, Recovered};
-use crate::streams::Gone;
-use crate::{Hub, Namespaces, Now, Position, SubscribeOptions};
-
-/// Evictions for each publication beyond those that make room for its bytes: for the bookkeeping of its stream and account, and
-/// towards a budget that was lowered.
-const EVICTIONS: usize = 32;
-
-/// Most evictions in a call of [`Hub::look_after`]: some milliseconds.
-const LOOK_EVICTIONS: usize = 1 << 15;
-
-/// Calls in which all streams are looked at, about of [`Hub::look_after`], at these numbers in one.
-const LOOKS: usize = 30;
-const LOOK_MIN: usize = 256;
-const LOOK_MAX: usize = 8192;
-
-/// Of what history may take, this part may be lent to answers after streams have dropped it.
-const LENT_PART: usize = 4;
-
-/// Streams without publications may take this part of what history may take, beside it: subscriptions make them, and
-/// must not take the place of publications.
-const SILENT_PART: usize = 4;
-
-/// So many streams are looked at for one that nobody needs before any gives up its publications.
-const SEARCHED: usize = 32;
+use crate::stream::Recovered;
+use crate::{Engine, History, Hub, Namespaces, Now, Position, SubscribeOptions};
 
 /// What somebody joins who subscribes to a channel that remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +39,7 @@ pub enum HistoryError {
     Busy,
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Begins a turn.
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
@@ -76,14 +53,8 @@ impl Hub {
         debug_assert!(
             self.channels.len() == 0 || namespaces.wildcards() == self.namespaces.wildcards()
         );
-        let workers = usize::from(self.workers);
-        let budgets = namespaces.budgets();
-        let parts: usize = budgets.clone().map(|(_, bytes)| bytes).sum();
-        let common = bytes_max.saturating_sub(parts) / workers;
-        let budgets = budgets.map(|(namespace, bytes)| (namespace, bytes / workers));
-        self.streams.set_budgets(common, budgets);
+        self.engine.set_limits(&namespaces, bytes_max, self.workers);
         self.namespaces = namespaces;
-        self.history_bytes_max = bytes_max / workers;
     }
 
     /// Sets how many publications one answer has at most.
@@ -93,7 +64,7 @@ impl Hub {
 
     /// Whether something gets old, or is over, also while nothing happens: [`look_after`](Self::look_after) is needed.
     pub fn has_looks_due(&self) -> bool {
-        let has_old = self.streams.len() > 0 || self.has_changes();
+        let has_old = self.engine.has_maintenance();
         has_old || self.presence.is_waiting() || self.happenings.is_waiting()
     }
 
@@ -109,41 +80,21 @@ impl Hub {
         self.end_absences();
         self.end_emptying();
         self.end_wanted();
-        let count = self.streams.len() / LOOKS;
-        self.search(count.clamp(LOOK_MIN, LOOK_MAX));
-        self.keep_to_budget();
-        self.evict(LOOK_EVICTIONS);
-    }
-
-    /// Looks at the next so many streams, and lets go of what is over.
-    fn search(&mut self, count: usize) {
-        let mut gone = Vec::new();
-        let (channels, namespaces) = (&self.channels, &self.namespaces);
-        self.streams.look(
-            count,
-            self.age_ms(),
-            self.has_too_many_silent(),
-            |channel| namespaces.of(&channels[channel].name).history,
-            |channel| is_used(&channels[channel]),
-            |one| gone.push(one),
-        );
-        for one in gone {
-            self.forget_stream(one);
-        }
+        self.maintain(Round::Full);
     }
 
     /// What somebody joins who is about to be counted.
     pub(crate) fn join(&mut self, index: u32, joining: &SubscribeOptions) -> Option<Box<Joined>> {
         let history = self.namespaces.of(&self.channels[index].name).history?;
-        let stream = self.stream_of(index);
-        let stream = self.streams.trimmed(stream, &history, self.age_ms());
-        let since = joining.since.as_ref();
-        let latest_max = if joining.picks { RECOVERED_MAX } else { 1 };
-        let joined = Joined {
-            position: stream.position(),
-            recovered: since.map(|since| stream.recover(since, history.recovery, latest_max)),
+        let slot = self.stream_of(index);
+        let kept = Kept {
+            name: &self.channels[index].name,
+            slot,
+            history: &history,
+            now_ms: self.age_ms(),
         };
-        if !stream.has_records() {
+        let joined = self.engine.join(kept, joining);
+        if self.engine.is_empty(slot) {
             self.happened_empty(index);
         }
         Some(Box::new(joined))
@@ -165,113 +116,113 @@ impl Hub {
         match channel.home.stream() {
             Some(stream) => stream,
             None => {
-                let name_bytes = channel.name.len();
-                let stream = self.streams.open(index, name_bytes, self.now.wall_ms);
+                let stream = self.engine.open(index, &channel.name, self.now.wall_ms);
                 channel.home = Home::with_stream(stream);
                 stream
             }
         }
     }
 
-    /// Evicts publications where a budget is exceeded, of those that take most of it, and, where silent streams have grown
-    /// beyond their part, looks for some without subscribers. Entries may go with these: to be called while no index of
-    /// one is held.
+    /// Keeps the limits of what is stored. Entries may go with it: to be called while no index of one is held.
+    #[inline]
     pub(crate) fn keep_to_budget(&mut self) {
-        // Without growth there is no search: where all of them are in use, each publication would pay for one.
-        if self.has_too_many_silent() && self.streams.silent() > self.silent_bytes {
-            self.search(SEARCHED);
-        }
-        self.silent_bytes = self.streams.silent();
-        // Each publication has at least `RECORD_BYTES`.
-        let grown = self.streams.take_grown();
-        self.evict(EVICTIONS + grown / RECORD_BYTES);
+        self.maintain(Round::Step);
     }
 
-    /// Evicts at most `most` publications, as long as a budget is exceeded.
-    fn evict(&mut self, mut most: usize) {
-        while most > 0 {
-            match self.streams.evict(most) {
-                0 => return,
-                count => most -= count,
-            }
+    #[inline]
+    fn maintain(&mut self, round: Round) {
+        let now_ms = self.age_ms();
+        let catalog = Catalog {
+            channels: &self.channels,
+            namespaces: &self.namespaces,
+        };
+        let mut gone = Vec::new();
+        self.engine.maintain(&catalog, now_ms, round, &mut gone);
+        for index in gone {
+            self.lines.remove(&index);
+            self.channels[index].home = Home::HERE;
+            self.channels.release(index);
         }
-    }
-
-    /// Whether streams without publications take more than their part.
-    fn has_too_many_silent(&self) -> bool {
-        self.streams.silent() > self.history_bytes_max / SILENT_PART
     }
 
     /// The channel remembers no more; its entry stays.
     pub(crate) fn lose_stream(&mut self, index: u32) {
-        if let Some(stream) = self.channels[index].home.stream() {
-            let gone = self.streams.close(stream);
-            self.forget(gone);
+        let channel = &mut self.channels[index];
+        if let Some(slot) = channel.home.stream() {
+            self.engine.close(slot, &channel.name);
+            channel.home = Home::HERE;
+            self.lines.remove(&index);
         }
     }
 
-    fn forget_stream(&mut self, gone: Gone) {
-        self.forget(gone);
-        self.channels.release(gone.channel);
-    }
-
-    fn forget(&mut self, gone: Gone) {
-        let channel = &mut self.channels[gone.channel];
-        channel.home = Home::HERE;
-        if gone.is_known
-            && let Some(changes) = &mut self.streams.changes
-        {
-            changes.dropped.push(Arc::clone(&channel.name));
-        }
-    }
-
-    /// The stream of a channel that remembers.
-    fn remembered(&mut self, channel: &str) -> Result<u32, HistoryError> {
+    /// The slot of a channel that remembers, and its entry.
+    fn remembered(&mut self, channel: &str) -> Result<(u32, u32, History), HistoryError> {
         let history = self.namespaces.of(channel).history;
         let history = history.ok_or(HistoryError::Off)?;
         let hash = self.channels.hash(channel);
         // It has a position from now on, which is worth as much as any.
         let index = self.entry(hash, channel);
-        let stream = self.stream_of(index);
-        self.streams.trimmed(stream, &history, self.age_ms());
-        Ok(stream)
+        Ok((index, self.stream_of(index), history))
     }
 
+    /// `None`: the answer comes with a report of the engine.
     pub(crate) fn read_history(
         &mut self,
         channel: &str,
         query: &Query,
-    ) -> Result<Box<Page>, HistoryError> {
-        let stream = self.remembered(channel)?;
-        let page = match self.streams.lent().bytes() > self.history_bytes_max / LENT_PART {
-            true => Err(HistoryError::Busy),
-            false => {
-                let stream = self.streams.get(stream);
-                stream.page(query, self.history_answer_max)
-            }
-        };
-        self.keep_to_budget();
-        page.map(Box::new)
+        origin: Origin,
+    ) -> Option<Result<Box<Page>, HistoryError>> {
+        let answer_max = self.history_answer_max;
+        let page = self.ask_engine(channel, origin, |engine, kept, receipt| {
+            engine.read(kept, query, answer_max, receipt)
+        })?;
+        Some(page.map(Box::new))
     }
 
-    /// `None`: the answer comes when the log has it.
+    /// `None`: the answer comes with a report of the engine.
     pub(crate) fn clear_history(
         &mut self,
         channel: &str,
         origin: Origin,
     ) -> Option<Result<(), HistoryError>> {
-        let stream = match self.remembered(channel) {
-            Ok(stream) => stream,
+        self.ask_engine(channel, origin, E::remove)
+    }
+
+    fn ask_engine<T>(
+        &mut self,
+        channel: &str,
+        origin: Origin,
+        ask: impl FnOnce(&mut E, Kept<'_>, Receipt) -> Step<Result<T, HistoryError>>,
+    ) -> Option<Result<T, HistoryError>> {
+        let (index, slot, history) = match self.remembered(channel) {
+            Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
-        self.streams.clear(stream);
-        let waits = self.wait_for_removal(channel, stream, origin);
+        let kept = Kept {
+            name: &self.channels[index].name,
+            slot,
+            history: &history,
+            now_ms: self.age_ms(),
+        };
+        let receipt = Receipt {
+            channel: index,
+            origin,
+            terms: None,
+            first: None,
+        };
+        let answer = match ask(&mut self.engine, kept, receipt) {
+            Step::Done(answer) => Some(answer),
+            Step::Later => {
+                self.channels[index].waiting += 1;
+                None
+            }
+        };
         self.keep_to_budget();
-        (!waits).then_some(Ok(()))
+        answer
     }
 }
 
 /// Whether somebody knows the position of this channel's stream, or is about to.
-fn is_used(channel: &Channel) -> bool {
+pub(crate) fn is_used(channel: &Channel) -> bool {
     channel.waiting > 0 || channel.subscribers_all() > 0
 }

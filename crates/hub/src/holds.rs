@@ -7,8 +7,8 @@
 
 use std::mem;
 
-use crate::pending::remembers;
-use crate::{ChannelName, Class, Hub, Mail, Outlet, WorkerId};
+use crate::reports::remembers;
+use crate::{ChannelName, Class, Engine, Hub, Mail, Outlet, WorkerId};
 
 /// Stalled publications of each worker that have no credit. What comes beyond keeps its credit.
 const WITHOUT_CREDIT_MAX: u32 = 1024;
@@ -43,7 +43,7 @@ impl Holds {
     }
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Returns whether a publication to another home has to wait here for that home's log.
     #[inline]
     pub(crate) fn is_held(&self, home: WorkerId, channel: ChannelName<'_>) -> bool {
@@ -52,7 +52,7 @@ impl Hub {
 
     /// Home: a publication of another worker is about to be stalled. Returns whether it keeps its credit.
     pub(crate) fn hold(&mut self, index: u32, from: WorkerId, outlet: &mut impl Outlet) -> bool {
-        if !self.is_log_full() || !self.is_logged(index) {
+        if !self.engine.is_full() || !self.may_wait(index) {
             return true;
         }
         if !mem::replace(&mut self.holds.is_told, true) {
@@ -69,7 +69,7 @@ impl Hub {
 
     /// Home: tells the others once the log has room again.
     pub(crate) fn end_hold(&mut self, outlet: &mut impl Outlet) {
-        if self.holds.is_told && !self.is_log_full() {
+        if self.holds.is_told && !self.engine.is_full() {
             self.holds.is_told = false;
             self.tell_all(false, outlet);
         }

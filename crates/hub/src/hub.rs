@@ -1,9 +1,11 @@
 //! The hub's state, and where mail goes. Start reading here.
 //!
-//! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for
-//! lack of credit in `stalled.rs`, what waits until it is on disk in `log.rs`, fan-out in `sweep.rs`, what channels
-//! remember in `history.rs`, publishers' shares of its budgets in `accounts.rs`, who is there in `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users in
-//! `user.rs`, when that is done in `settling.rs`.
+//! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for lack of credit in
+//! `stalled.rs`, fan-out in `sweep.rs`. The seam of what orders and stores is `engine.rs`, what that reports is taken in
+//! `reports.rs` and `lines.rs`; the engine in memory is `memory.rs`, what waits until it is on disk `log.rs`, publishers'
+//! shares of its budgets `accounts.rs`. What channels remember is asked for in `history.rs`, who is there is in
+//! `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users
+//! in `user.rs`, when that is done in `settling.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,21 +14,22 @@ use crate::announcements::Announcements;
 use crate::channel::{Channels, Home};
 use crate::happenings::Happenings;
 use crate::holds::Holds;
-use crate::pending::Log;
-use crate::position::Epochs;
+use crate::lines::Lines;
+use crate::memory::MemoryEngine;
 use crate::presence::Presence;
 use crate::queue::Queue;
 use crate::recent::Recent;
+use crate::reports::Arrived;
 use crate::stalled::Stalled;
-use crate::streams::Streams;
 use crate::subscription::Subscriptions;
 use crate::user::Gone;
 use crate::{
-    Answer, Caller, ChannelName, Encodings, Mail, Namespaces, Now, Options, Outlet, WorkerId,
+    Answer, Caller, ChannelName, Encodings, Engine, Mail, Namespaces, Now, Options, Outlet,
+    WorkerId,
 };
 
-/// One worker's hub.
-pub struct Hub {
+/// One worker's hub, with the [engine](crate::engine) of the channels whose home it is.
+pub struct Hub<E = MemoryEngine> {
     pub(crate) me: WorkerId,
     pub(crate) workers: u16,
     pub(crate) options: Options,
@@ -36,15 +39,12 @@ pub struct Hub {
     pub(crate) busy: VecDeque<u32>,
     pub(crate) stalled: Stalled,
     pub(crate) holds: Holds,
-    /// As home: what a log has to have first, if there is one.
-    pub(crate) log: Option<Box<Log>>,
+    /// As home: orders and stores.
+    pub(crate) engine: E,
+    pub(crate) arrived: Arrived,
+    pub(crate) lines: Lines,
     pub(crate) now: Now,
     pub(crate) namespaces: Arc<Namespaces>,
-    /// As home: what channels remember, and how many bytes that may take.
-    pub(crate) streams: Streams,
-    pub(crate) history_bytes_max: usize,
-    /// What streams without publications took when the budget was last looked at.
-    pub(crate) silent_bytes: usize,
     pub(crate) history_answer_max: usize,
     /// Until then the wall clock may not be right, by the other one.
     pub(crate) doubts_clock_until: u64,
@@ -109,8 +109,29 @@ impl Hub {
     /// # Panics
     /// If `me` is not one of `workers`.
     pub fn new(me: WorkerId, workers: u16, seed: u64, options: Options) -> Self {
+        let engine = MemoryEngine::new(options.epoch_seed);
+        Self::with_engine(me, workers, seed, options, engine)
+    }
+
+    /// The budgets of what channels remember: its namespace, `None` for the common one; the
+    /// bytes that streams with publications take of it here, and may take here.
+    pub fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
+        self.engine.streams.budgets()
+    }
+
+    /// Publications that channels had to forget before their time, for lack of room, so far.
+    pub fn evicted_total(&self) -> u64 {
+        self.engine.streams.evicted()
+    }
+}
+
+impl<E: Engine> Hub<E> {
+    /// The same on another engine.
+    ///
+    /// # Panics
+    /// If `me` is not one of `workers`.
+    pub fn with_engine(me: WorkerId, workers: u16, seed: u64, options: Options, engine: E) -> Self {
         assert!(me.0 < workers, "worker {} of {workers}", me.0);
-        let epochs = Epochs::new(options.epoch_seed);
         Self {
             me,
             workers,
@@ -120,12 +141,11 @@ impl Hub {
             busy: VecDeque::new(),
             stalled: Stalled::new(workers),
             holds: Holds::new(workers),
-            log: None,
+            engine,
+            arrived: Arrived::new(),
+            lines: Lines::new(),
             now: Now::default(),
             namespaces: Arc::default(),
-            streams: Streams::new(epochs),
-            history_bytes_max: usize::MAX,
-            silent_bytes: 0,
             history_answer_max: usize::MAX,
             doubts_clock_until: 0,
             recent: Recent::default(),
@@ -235,12 +255,14 @@ impl Hub {
                 caller,
             } => self.begin_instruction(&channel, &instruction, caller, outlet),
             Mail::Settle { caller } => self.settled(caller, outlet),
+            Mail::Lost { channel } => self.tell_lost(&channel, outlet),
             Mail::LogFull { is_full } => self.holds.set(from, is_full),
         }
     }
 
     /// The gauges as they stand.
     pub fn counts(&self) -> Counts {
+        let gauges = self.engine.gauges();
         Counts {
             channels: self.occupied,
             users: self.users,
@@ -248,17 +270,11 @@ impl Hub {
             queued: self.queued as u32,
             queued_bytes: self.queued_bytes as u64,
             stalled: self.stalled() as u32,
-            pending: self.log.as_ref().map_or(0, |log| log.len() as u32),
+            pending: gauges.waiting as u32,
             entries: self.channels.len() as u32,
-            streams: self.streams.len() as u32,
-            history_bytes: self.streams.bytes() as u64,
+            streams: gauges.channels as u32,
+            history_bytes: gauges.bytes as u64,
         }
-    }
-
-    /// The budgets of what channels remember: its namespace, `None` for the common one; the
-    /// bytes that streams with publications take of it here, and may take here.
-    pub fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
-        self.streams.budgets()
     }
 
     /// Whether publications wait for credit, for room in a queue or for their turn after the log: [`Counts::stalled`].
@@ -267,12 +283,7 @@ impl Hub {
     }
 
     fn stalled(&self) -> usize {
-        self.stalled.len() + self.log.as_ref().map_or(0, |log| log.ready())
-    }
-
-    /// Publications that channels had to forget before their time, for lack of room, so far.
-    pub fn evicted_total(&self) -> u64 {
-        self.streams.evicted()
+        self.stalled.len() + self.reports()
     }
 
     /// Joins and leaves that were not told for lack of room, so far.

@@ -10,6 +10,8 @@
 //! From there the bytes go to a front end, which encodes them (once per format, see
 //! [`Encodings`]) into the outbox of a connection.
 //!
+//! What orders and stores publications is an [`Engine`], whose contract is the text of [`engine`].
+//!
 //! # Calls of a turn
 //!
 //! * *commands*: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`], [`Hub::publish`],
@@ -42,6 +44,7 @@ mod announcements;
 mod audience;
 mod channel;
 mod connected;
+pub mod engine;
 mod few;
 mod glob;
 mod happenings;
@@ -50,10 +53,12 @@ mod holds;
 mod hub;
 mod id;
 mod instruction;
+mod lines;
 mod listing;
 mod log;
 mod mail;
 mod membership;
+mod memory;
 mod name;
 mod namespace;
 mod options;
@@ -70,6 +75,7 @@ mod queue;
 mod ranks;
 mod recent;
 mod records;
+mod reports;
 mod rest;
 mod roster;
 mod settling;
@@ -83,6 +89,7 @@ mod wildcard;
 
 pub use audience::{Audience, Entry};
 pub use connected::{CONNECTED_MAX, Connected, Connections};
+pub use engine::Engine;
 pub use glob::{Glob, GlobError};
 pub use happenings::{Happening, Told, What};
 pub use history::{HistoryError, Joined};
@@ -93,6 +100,7 @@ pub use listing::{LISTED_MAX, Listing};
 pub use log::{Append, Batch, Restored, SETTLED_MS};
 pub use mail::{Class, Mail, Registration};
 pub use membership::SubscribeError;
+pub use memory::MemoryEngine;
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use namespace::{
     Access, Budget, Differences, History, Namespace, Namespaces, Publishing, Reading, Recovery,

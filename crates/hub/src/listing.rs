@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Answer, ConnectionId, Glob, Hub, Mail, Outlet, Ticket, WorkerId};
+use crate::{Answer, ConnectionId, Engine, Glob, Hub, Mail, Outlet, Ticket, WorkerId};
 
 /// The most channels that are listed at once.
 pub const LISTED_MAX: usize = 10_000;
@@ -27,7 +27,7 @@ impl Listing {
     }
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Lists channels with subscribers whose names fit a pattern. Returns those with their home here, and how many
     /// [`Answer::Channels`] of others will come. Takes longer the more there are.
     pub fn list(

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use crate::Version;
 use crate::channel::Home;
 use crate::stream::Stream;
-use crate::{ChannelName, Epoch, Hub, NameError, Publication};
+use crate::{ChannelName, Epoch, Hub, MemoryEngine, NameError, Outlet, Publication};
 
 /// What nobody waits for is handed over with the next batch, or by itself when it is so much.
 const CHANGES_MAX: usize = 1024;
@@ -110,8 +110,8 @@ impl Hub {
     /// From now on what channels remember is handed out as batches, and waits until it is durable. To be called before
     /// anything else.
     pub fn keep_log(&mut self) {
-        self.log = Some(Box::default());
-        self.streams.changes = Some(Box::default());
+        self.engine.log = Some(Box::default());
+        self.engine.streams.changes = Some(Box::default());
     }
 
     /// Goes on with a stream of a log; false if its channel does not remember any more, which the log will hear. To be
@@ -126,7 +126,7 @@ impl Hub {
         debug_assert_eq!(self.home_of(name), self.me, "all workers have one seed");
         let channel = Arc::clone(&restored.channel);
         let Some(history) = self.namespaces.of(&channel).history else {
-            if let Some(changes) = &mut self.streams.changes {
+            if let Some(changes) = &mut self.engine.streams.changes {
                 changes.dropped.push(channel);
             }
             return Ok(false);
@@ -137,9 +137,10 @@ impl Hub {
             return Ok(false);
         }
         self.doubts_clock_until = self.now.mono_ms.saturating_add(SETTLED_MS);
-        let stream = Stream::restored(restored, self.streams.lent(), self.now.wall_ms);
+        let stream = Stream::restored(restored, self.engine.streams.lent(), self.now.wall_ms);
         let now_ms = self.age_ms();
         let stream = self
+            .engine
             .streams
             .restore(index, channel.len(), stream, &history, now_ms);
         self.channels[index].home = Home::with_stream(stream);
@@ -150,8 +151,9 @@ impl Hub {
     /// What is to be made durable next; to be called once at the end of a turn. With `is_all` also what nobody waits
     /// for, such as what channels let go of: about once a second.
     pub fn take_batch(&mut self, is_all: bool) -> Option<Batch> {
-        let log = self.log.as_mut()?;
-        let changes = self.streams.changes.as_mut()?;
+        let engine = &mut self.engine;
+        let log = engine.log.as_mut()?;
+        let changes = engine.streams.changes.as_mut()?;
         let is_awaited = std::mem::take(&mut log.is_awaited);
         let is_urgent = std::mem::take(&mut changes.is_urgent);
         if !(is_awaited || is_urgent || is_all || changes.len() >= CHANGES_MAX) {
@@ -170,11 +172,11 @@ impl Hub {
         appends.reserve(published.len() + changed.len());
         let mut trimmed = Vec::new();
         for index in changed {
-            let Some((channel, was_known)) = self.streams.told(index) else {
+            let Some((channel, was_known)) = self.engine.streams.told(index) else {
                 continue;
             };
             let channel = Arc::clone(&self.channels[channel].name);
-            let stream = self.streams.get(index);
+            let stream = self.engine.streams.get(index);
             if was_known {
                 let below = stream.lowest();
                 trimmed.push(Append::Trimmed { channel, below });
@@ -191,7 +193,7 @@ impl Hub {
         if appends.is_empty() && !is_awaited {
             return None;
         }
-        let log = self.log.as_mut()?;
+        let log = self.engine.log.as_mut()?;
         log.taken += 1;
         Some(Batch {
             number: log.taken,
@@ -199,8 +201,22 @@ impl Hub {
         })
     }
 
+    /// This batch and all before it are durable: what has waited for them goes on.
+    pub fn durable(&mut self, batch: u64, outlet: &mut impl Outlet) {
+        if let Some(log) = &mut self.engine.log {
+            log.durable(batch);
+            self.take_reports(outlet);
+        }
+    }
+
     /// Whether [`take_batch`](Self::take_batch) would have something, with `is_all`.
     pub fn has_changes(&self) -> bool {
+        self.engine.has_changes()
+    }
+}
+
+impl MemoryEngine {
+    pub(crate) fn has_changes(&self) -> bool {
         let changes = self.streams.changes.as_ref();
         changes.is_some_and(|changes| changes.len() > 0)
             || self.log.as_ref().is_some_and(|log| log.is_awaited)

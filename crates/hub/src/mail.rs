@@ -143,6 +143,11 @@ pub enum Mail {
         /// The caller of the API that waits.
         caller: Caller,
     },
+    /// From the home: publications of this channel may be missing and can't be had any more.
+    Lost {
+        /// The channel.
+        channel: Arc<str>,
+    },
     /// From a home: whether its log takes no more publications that are to be kept.
     LogFull {
         /// Until it says otherwise.
@@ -165,6 +170,7 @@ impl Mail {
             | Self::InstructAll { .. }
             | Self::Instruct { .. }
             | Self::Settle { .. }
+            | Self::Lost { .. }
             | Self::LogFull { .. } => Class::Control,
         }
     }

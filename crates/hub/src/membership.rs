@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::channel::{Channel, Home};
 use crate::subscription::{SLOTS_MAX, Standing};
 use crate::{
-    Answer, ChannelName, ClientInfo, ConnectionId, Hub, Joined, Mail, Outlet, Registration,
+    Answer, ChannelName, ClientInfo, ConnectionId, Engine, Hub, Joined, Mail, Outlet, Registration,
     SubscribeOptions, Ticket, WorkerId,
 };
 
@@ -27,7 +27,7 @@ pub enum SubscribeError {
     Full,
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Subscribes a session. [`Answer::Subscribed`] comes when the channel's home has counted it:
     /// within this call if the home is here. From the answer on it gets every publication. There is
     /// no answer if it unsubscribes or closes first.

@@ -37,26 +37,43 @@ impl Default for Query {
 pub struct Page {
     /// Of the latest publication.
     pub position: Position,
-    excerpt: Excerpt,
-    /// The offset of the oldest.
-    lowest: u64,
+    content: Content,
     is_reverse: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    /// Stored in this process, with dense offsets from this one on.
+    Excerpt(Excerpt, u64),
+    Listed(Box<[Publication]>),
 }
 
 impl Page {
     pub(crate) fn new(position: Position, excerpt: Excerpt, lowest: u64, is_reverse: bool) -> Self {
         Self {
             position,
-            excerpt,
-            lowest,
+            content: Content::Excerpt(excerpt, lowest),
             is_reverse,
+        }
+    }
+
+    /// Returns a page of these publications, in the order that was asked for.
+    #[must_use]
+    pub fn of(position: Position, publications: Vec<Publication>) -> Self {
+        Self {
+            position,
+            content: Content::Listed(publications.into()),
+            is_reverse: false,
         }
     }
 
     /// Returns the number of publications.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.excerpt.len()
+        match &self.content {
+            Content::Excerpt(excerpt, _) => excerpt.len(),
+            Content::Listed(publications) => publications.len(),
+        }
     }
 
     /// Returns whether there are none.
@@ -68,8 +85,11 @@ impl Page {
     /// Returns how many bytes the payloads of all publications have.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
-        let records = (0..self.len()).filter_map(|place| self.excerpt.get(place));
-        records.map(|record| record.payload.bytes.len()).sum()
+        let bytes = |place| match &self.content {
+            Content::Excerpt(excerpt, _) => Some(excerpt.get(place)?.payload.bytes.len()),
+            Content::Listed(publications) => Some(publications.get(place)?.payload.bytes.len()),
+        };
+        (0..self.len()).filter_map(bytes).sum()
     }
 
     /// Returns the publications at these places, in the order that was asked for.
@@ -79,10 +99,15 @@ impl Page {
                 false => place,
                 true => self.len().checked_sub(place + 1)?,
             };
-            let record = self.excerpt.get(place)?;
-            let mut position = self.position;
-            position.offset = self.lowest + place as u64;
-            Some(record.publication(position))
+            match &self.content {
+                Content::Excerpt(excerpt, lowest) => {
+                    let record = excerpt.get(place)?;
+                    let mut position = self.position;
+                    position.offset = lowest + place as u64;
+                    Some(record.publication(position))
+                }
+                Content::Listed(publications) => publications.get(place).cloned(),
+            }
         })
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use crate::roster::{Departure, Due, Roster};
-use crate::{ClientInfo, Event, Hub};
+use crate::{ClientInfo, Engine, Event, Hub};
 
 /// The most members that are told at once; of larger channels there are the numbers.
 pub const MEMBERS_MAX: usize = 10_000;
@@ -62,7 +62,7 @@ impl Presence {
     }
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Home: somebody was counted who is a member.
     pub(crate) fn member_in(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };

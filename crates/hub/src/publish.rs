@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::channel::Channel;
+use crate::engine::{Offer, Order};
 use crate::payload::{Ordered, Source};
 use crate::stalled::Request;
 use crate::{
-    Answer, ChannelName, Class, ConnectionId, Differences, Event, Hub, Mail, Outcome, Outlet,
-    Payload, PayloadRef, Position, PublishOptions, Ticket, WorkerId,
+    Answer, ChannelName, Class, ConnectionId, Differences, Engine, Event, Hub, Mail, Outcome,
+    Outlet, Payload, PayloadRef, Position, PublishOptions, Ticket, WorkerId,
 };
 
 /// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
@@ -39,8 +40,8 @@ pub(crate) enum Blocked {
     Lane,
     /// The channel's queue here, or this worker's queues together, are full.
     Queue,
-    /// Too much waits for the log.
-    Log,
+    /// Too much waits in the engine.
+    Engine,
 }
 
 /// Where a request came from, and who wants to know what became of it.
@@ -50,7 +51,7 @@ pub(crate) struct Origin {
     pub(crate) reply: Option<(ConnectionId, Ticket)>,
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Publishes to a channel. With `from`, [`Answer::Published`](crate::Answer::Published) comes
     /// if the outcome is [`Outcome::Pending`].
     ///
@@ -92,17 +93,12 @@ impl Hub {
             return Err(NoCredit);
         }
         let payload = Source::Borrowed(payload);
-        let outcome = if self.log.is_none() {
-            let terms = terms.map(|terms| &**terms);
-            Outcome::Done(self.order_now(index, payload, terms, outlet))
-        } else {
-            let origin = Origin {
-                from: home,
-                reply: from,
-            };
-            let published = self.order(index, payload, terms, origin, outlet);
-            published.map_or(Outcome::Pending, Outcome::Done)
+        let origin = Origin {
+            from: home,
+            reply: from,
         };
+        let published = self.order(index, payload, terms, origin, outlet);
+        let outcome = published.map_or(Outcome::Pending, Outcome::Done);
         self.channels.release(index);
         self.keep_to_budget();
         Ok(outcome)
@@ -172,7 +168,7 @@ impl Hub {
             return Some(Blocked::Behind);
         }
         self.blocked_by_room(index, outlet)
-            .or_else(|| self.blocked_by_log(index, is_passing))
+            .or_else(|| self.blocked_by_engine(index, is_passing))
     }
 
     /// Home: whether a publication of this channel can't be handed out now, and why.
@@ -199,16 +195,8 @@ impl Hub {
         None
     }
 
-    /// Gives a publication its place in the channel's order, unless its terms are against it. `None`: the
-    /// [answer](Self::published) comes when the log has it.
-    ///
-    /// This is the seam of the engine. The memory engine orders by the order of these calls, so
-    /// the feed follows at once. Where there is a log, this step ends with the publication in its
-    /// next batch, and the [`feed`](Self::feed) is entered when that is durable, see `log.rs`. An
-    /// engine that is elsewhere would take it here too, and send it back with its position, in the
-    /// engine's order. Where such a feed turns out to have a gap, the channel is marked as gapped
-    /// and its subscribers are told "insufficient state" from there instead of getting the
-    /// publication.
+    /// Gives a publication its place in the channel's order, unless its terms are against it, and feeds it. `None`: the
+    /// answer comes with a report of the engine.
     pub(crate) fn order(
         &mut self,
         index: u32,
@@ -217,85 +205,66 @@ impl Hub {
         origin: Origin,
         outlet: &mut impl Outlet,
     ) -> Option<Published> {
-        if self.log.is_some() && self.is_logged(index) {
-            return self.order_logged(index, payload, terms, origin, outlet);
-        }
-        Some(self.order_now(index, payload, terms.map(|terms| &**terms), outlet))
-    }
-
-    /// The same where nothing has to be durable first.
-    pub(crate) fn order_now(
-        &mut self,
-        index: u32,
-        mut payload: Source<'_>,
-        terms: Option<&PublishOptions>,
-        outlet: &mut impl Outlet,
-    ) -> Published {
         let name = &self.channels[index].name;
         let key = terms.and_then(|terms| terms.idempotency_key.as_deref());
         if let Some(key) = key
-            && let Some(published) = self.recent.find(name, key, self.now.mono_ms)
+            && let Some(first) = self.recent.find(name, key, self.now.mono_ms)
         {
-            return published;
+            return self.repeat(index, first, terms, origin);
         }
         let namespace = self.namespaces.of(name);
-        let history = namespace.history;
+        let (history, differences) = (namespace.history, namespace.differences);
         if history.is_none() {
             // What goes out without an offset would be missing where the channel is to remember again.
             self.lose_stream(index);
         }
         let history = history.filter(|_| !terms.is_some_and(|terms| terms.is_passing));
-        let at_ms = self.now.wall_ms;
-        let info = terms.and_then(|terms| terms.info.clone());
-        let mut published = Published::default();
-        let mut is_stale = false;
-        let mut previous = None;
-        if let Some(history) = history {
-            let stream = self.stream_of(index);
-            let version = terms.and_then(|terms| terms.version.as_ref());
-            is_stale =
-                version.is_some_and(|version| !self.streams.get_mut(stream).take_version(version));
-            published.position = Some(match is_stale {
-                true => self.streams.get(stream).position(),
-                false => {
-                    previous = self.previous(stream, namespace.differences, terms);
-                    let kept = (payload.keep(), info.clone());
-                    self.streams.append(stream, kept, at_ms, &history, at_ms)
-                }
-            });
-        }
-        published.is_skipped = is_stale;
-        if !is_stale {
-            let ordered = Ordered {
-                payload,
-                position: published.position,
-                at_ms,
-                event: Event::Published,
-                info,
-                previous,
-            };
-            published.handed = self.feed(index, ordered, outlet);
-        }
-        if let Some(key) = key {
-            let name = &self.channels[index].name;
-            self.recent.keep(name, key, published, self.now.mono_ms);
-        }
-        published
-    }
-
-    /// What was published before to a channel, if the one that is about to be kept goes out together with it.
-    pub(crate) fn previous(
-        &self,
-        stream: u32,
-        differences: Differences,
-        terms: Option<&PublishOptions>,
-    ) -> Option<Payload> {
-        let is_wanted = match differences {
-            Differences::Off => false,
-            Differences::Asked => terms.is_some_and(|terms| terms.has_difference),
-            Differences::Always => true,
+        let slot = match &history {
+            Some(_) => Some(self.stream_of(index)),
+            None => self.channels[index].home.stream(),
         };
-        is_wanted.then(|| self.streams.get(stream).latest_payload())?
+        let info = terms.and_then(|terms| terms.info.as_ref());
+        let at_ms = self.now.wall_ms;
+        let mut offer = Offer {
+            channel: index,
+            payload,
+            terms,
+            origin,
+            name: &self.channels[index].name,
+            slot,
+            history: history.as_ref(),
+            event: Event::Published,
+            at_ms,
+            info,
+            wants_previous: wants_previous(differences, terms.map(|terms| &**terms)),
+        };
+        let mut published = Published::default();
+        match self.engine.publish(&mut offer) {
+            Order::Done { position, previous } => {
+                published.position = position;
+                let ordered = Ordered {
+                    payload: offer.payload,
+                    position,
+                    at_ms,
+                    event: Event::Published,
+                    info: info.cloned(),
+                    previous,
+                };
+                published.handed = self.feed(index, ordered, outlet);
+            }
+            Order::Skipped(position) => {
+                published.position = Some(position);
+                published.is_skipped = true;
+            }
+            Order::Later => {
+                self.channels[index].waiting += 1;
+                // Those with the same key come behind it.
+                self.keep_key(index, terms.map(|terms| &**terms), published);
+                return None;
+            }
+        }
+        self.keep_key(index, terms.map(|terms| &**terms), published);
+        Some(published)
     }
 
     /// Hands an ordered publication to its subscribers, and to those who hear its channel among others. Returns how many
@@ -343,8 +312,8 @@ impl Hub {
     }
 
     /// A publication has its place: gives its credit back if it came from another worker and still has it, and answers it
-    /// unless that has to wait for the log. What waits there has a bound of its own: with their credits those publications would hold up
-    /// the lane for channels that no log has to do with.
+    /// unless that has to wait for the engine. What waits there has a bound of its own: with their credits those publications
+    /// would hold up the lane for channels without history.
     pub(crate) fn taken(
         &self,
         origin: Origin,
@@ -358,5 +327,14 @@ impl Hub {
         if has_credit && origin.from != self.me {
             outlet.mail_done(origin.from, Class::Publish);
         }
+    }
+}
+
+/// Whether a publication goes out together with the one before it.
+pub(crate) fn wants_previous(differences: Differences, terms: Option<&PublishOptions>) -> bool {
+    match differences {
+        Differences::Off => false,
+        Differences::Asked => terms.is_some_and(|terms| terms.has_difference),
+        Differences::Always => true,
     }
 }

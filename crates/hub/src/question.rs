@@ -2,7 +2,7 @@
 
 use crate::publish::Origin;
 use crate::{
-    Answer, ChannelName, ConnectionId, Hub, Mail, Outcome, Outlet, Query, Ticket, WorkerId,
+    Answer, ChannelName, ConnectionId, Engine, Hub, Mail, Outcome, Outlet, Query, Ticket, WorkerId,
 };
 
 /// What somebody wants to know of a channel, or have done to it, by its home.
@@ -20,7 +20,7 @@ pub enum Question {
     UserStatus,
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Asks the home of a channel. The answer comes to the ticket if the outcome is [`Outcome::Pending`].
     pub fn ask(
         &mut self,
@@ -90,7 +90,7 @@ impl Hub {
     /// `None`: it comes later.
     fn answer_to(&mut self, channel: &str, question: &Question, origin: Origin) -> Option<Answer> {
         Some(match question {
-            Question::History(query) => Answer::History(self.read_history(channel, query)),
+            Question::History(query) => Answer::History(self.read_history(channel, query, origin)?),
             Question::RemoveHistory => Answer::HistoryRemoved(self.clear_history(channel, origin)?),
             Question::Presence => Answer::Presence(self.read_presence(channel)),
             Question::PresenceStats => Answer::PresenceStats(self.count_presence(channel)),

@@ -44,6 +44,14 @@ impl Recent {
         }
     }
 
+    /// It was not taken after all.
+    pub(crate) fn forget_key(&mut self, channel: &str, key: &str) {
+        let name = name(channel, key);
+        if self.taken.remove(&*name).is_some() {
+            self.order.retain(|(_, one)| **one != *name);
+        }
+    }
+
     /// Forgets what is old.
     pub(crate) fn forget(&mut self, now_ms: u64) {
         while let Some((taken_ms, _)) = self.order.front()

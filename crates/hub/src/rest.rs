@@ -1,12 +1,12 @@
 //! What a hub has under way and what it holds for sessions, by name: for tests of what must be empty once all is quiet.
 
-use crate::Hub;
+use crate::{Engine, Hub};
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Queues, counters and reservations that are not empty, each with how much is in it. There is none once no mail is
     /// on its way, nothing waits for credit or for a log, and the sweeps are over. It walks over all channels.
     pub fn under_way(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let log = self.log.as_ref();
+        let gauges = self.engine.gauges();
         let channels = || self.channels.iter();
         let with_queue = channels().filter(|one| one.queue.is_some()).count();
         let waiting: u64 = channels().map(|one| u64::from(one.waiting)).sum();
@@ -21,12 +21,9 @@ impl Hub {
             ("places of those who left", gone.sum::<usize>() as u64),
             ("stalled publications", self.stalled.len() as u64),
             ("reserved lanes", self.stalled.reserved_count() as u64),
-            ("waiting for the log", log.map_or(0, |log| log.len() as u64)),
-            (
-                "waiting behind the log",
-                log.map_or(0, |log| log.ready() as u64),
-            ),
-            ("bytes of both", log.map_or(0, |log| log.bytes() as u64)),
+            ("waiting for the log", gauges.waiting as u64),
+            ("waiting behind the log", self.reports() as u64),
+            ("bytes of both", gauges.waiting_bytes as u64),
             ("announcements", self.announcements.waiting() as u64),
             (
                 "channels counted wrong",

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::publish::Origin;
-use crate::{Answer, ConnectionId, Deed, Hub, Instruction, Mail, Outlet, Ticket, WorkerId};
+use crate::{Answer, ConnectionId, Deed, Engine, Hub, Instruction, Mail, Outlet, Ticket, WorkerId};
 
 /// A back end's call that waits until an instruction is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Reach<'_> {
     }
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Home: the answers that follow when so many workers carry an instruction out.
     pub(crate) fn settlements(&self, instruction: &Instruction, workers: u32) -> u32 {
         match Reach::of(instruction) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::payload::Source;
 use crate::publish::{Blocked, Origin};
-use crate::{Hub, Outlet, Payload, PublishOptions, WorkerId};
+use crate::{Engine, Hub, Outlet, Payload, PublishOptions, WorkerId};
 
 pub(crate) struct Request {
     pub(crate) payload: Payload,
@@ -53,7 +53,7 @@ impl Stalled {
     }
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Credits of the mailbox came back: stalled publications go on. Call it before anything new
     /// is published.
     pub fn credit_returned(&mut self, outlet: &mut impl Outlet) {
@@ -69,12 +69,12 @@ impl Hub {
 
     /// One pass over all that are stalled, oldest first.
     pub(crate) fn retry_stalled(&mut self, outlet: &mut impl Outlet) {
-        if self.stalled.mails.is_empty() && !self.has_ready() {
+        if self.stalled.mails.is_empty() && self.reports() == 0 {
             return self.end_hold(outlet);
         }
         self.stalled.reserved.fill(false);
         // They were ordered before.
-        self.retry_ready(outlet);
+        self.retry_reports(outlet);
         for _ in 0..self.stalled.mails.len() {
             let Some(mail) = self.stalled.mails.pop_front() else {
                 break;
@@ -83,7 +83,7 @@ impl Hub {
             // overtakes an earlier one of its channel.
             let blocked = self
                 .blocked_by_room(mail.channel, outlet)
-                .or_else(|| self.blocked_by_log(mail.channel, false));
+                .or_else(|| self.blocked_by_engine(mail.channel, false));
             if let Some(blocked) = blocked {
                 self.reserve(mail.channel, blocked);
                 self.stalled.mails.push_back(mail);

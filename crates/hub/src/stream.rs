@@ -39,6 +39,19 @@ pub struct Recovered {
     pub publications: Vec<Publication>,
     /// They are the latest, of which he may have some, and of what was before nothing is known.
     pub are_latest: bool,
+    /// The offset of the predecessor of the first publication; 0 without publications.
+    pub before: u64,
+}
+
+impl Recovered {
+    /// Returns the offset of the predecessor of the publication at this index: offsets need not be dense, so it can't be
+    /// calculated.
+    #[must_use]
+    pub fn before(&self, index: usize) -> u64 {
+        let previous = index.checked_sub(1);
+        let previous = previous.and_then(|previous| self.publications.get(previous)?.position);
+        previous.map_or(self.before, |position| position.offset)
+    }
 }
 
 impl Stream {
@@ -228,6 +241,7 @@ impl Stream {
         let count = self.records.len();
         Recovered {
             is_whole: true,
+            before: self.before(count - missed..count),
             publications: self.publications(count - missed..count).collect(),
             are_latest: false,
         }
@@ -268,9 +282,16 @@ impl Stream {
         let publications: Vec<_> = self.publications(first..count).collect();
         Recovered {
             is_whole: !publications.is_empty(),
+            before: self.before(first..count),
             publications,
             are_latest: true,
         }
+    }
+
+    /// Returns the offset before the first of these places, 0 where there are none.
+    fn before(&self, places: std::ops::Range<usize>) -> u64 {
+        let first = self.lowest() + places.start as u64;
+        if places.is_empty() { 0 } else { first - 1 }
     }
 
     /// Returns a part of the history.

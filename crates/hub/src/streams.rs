@@ -349,10 +349,13 @@ impl Streams {
     }
 
     /// One of a channel waits no longer.
-    pub(crate) fn waited(&mut self, index: u32, is_kept: bool) {
-        let place = self.place_mut(index);
-        place.pending -= 1;
-        place.ahead -= u32::from(is_kept);
+    pub(crate) fn waited(&mut self, index: u32) {
+        self.place_mut(index).pending -= 1;
+    }
+
+    /// One that waited is kept now.
+    pub(crate) fn fed(&mut self, index: u32) {
+        self.place_mut(index).ahead -= 1;
     }
 
     /// The offset that the next publication gets, if some that will be kept wait.

@@ -9,8 +9,8 @@ use crate::payload::Ordered;
 use crate::queue::Queued;
 use crate::subscription::NONE;
 use crate::{
-    Class, ConnectionId, Delivery, Encodings, Hub, IMMEDIATE_MAX, Outlet, Payload, Publication,
-    WorkerId,
+    Class, ConnectionId, Delivery, Encodings, Engine, Hub, IMMEDIATE_MAX, Outlet, Payload,
+    Publication, WorkerId,
 };
 
 /// After so many deliveries it is another channel's turn.
@@ -19,7 +19,7 @@ const SLICE_DELIVERIES_MAX: usize = 512;
 /// So many empty queues are kept for reuse.
 const SPARE_QUEUES_MAX: usize = 16;
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Goes on with the fan-outs under way, round robin between channels, for at most
     /// `deliveries_max` deliveries, and with what was stalled. True if deliveries are left: call
     /// again next turn, without waiting. What is still stalled waits for credit and is no reason

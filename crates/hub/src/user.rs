@@ -7,8 +7,8 @@ use foldhash::quality::RandomState;
 
 use crate::subscription::NONE;
 use crate::{
-    Caller, ChannelName, ConnectionId, Hub, Instructed, Instruction, Mail, NameError, Outcome,
-    Outlet, Ticket,
+    Caller, ChannelName, ConnectionId, Engine, Hub, Instructed, Instruction, Mail, NameError,
+    Outcome, Outlet, Ticket,
 };
 
 /// Of so many users who have gone it is known when, on each worker; then the longest gone are forgotten.
@@ -45,7 +45,7 @@ impl Gone {
     }
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     /// Whose a session is, by the personal channel to which it is subscribed.
     pub fn user_of(&self, session: ConnectionId) -> Option<&str> {
         let mut channels = self.channels_of(session);

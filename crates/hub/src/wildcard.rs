@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::namespace::namespace_of;
 use crate::payload::Ordered;
-use crate::{Audience, Event, Hub, Info, Outlet};
+use crate::{Audience, Engine, Event, Hub, Info, Outlet};
 
 /// The namespaces whose channels are heard together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Wildcards {
     }
 }
 
-impl Hub {
+impl<E: Engine> Hub<E> {
     pub(crate) fn wildcard_of(&self, channel: &str) -> Option<&str> {
         self.namespaces.wildcards().of(channel)
     }

@@ -68,8 +68,8 @@ impl Outboxes {
             self.subscribed(session, channel, Some(position), Some(false));
             return false;
         }
-        if let Some(first) = missed.first().and_then(|first| first.position) {
-            position.offset = first.offset - 1;
+        if !missed.is_empty() {
+            position.offset = recovered.before;
         }
         self.subscribed(session, channel, Some(position), Some(recovered.is_whole));
         for object in objects {

@@ -213,6 +213,7 @@ fn a_recovery_over_the_budget_is_not_told_at_all() {
                 .map(|(at, length)| publication(at, *length))
                 .collect(),
             are_latest: false,
+            before: 7,
         }),
     };
     let object = |offset: u64, length: usize| {

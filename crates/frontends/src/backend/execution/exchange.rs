@@ -232,6 +232,7 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
         | Answer::Presence(Ok(_))
         | Answer::Subscribed(_)
         | Answer::Published(_)
+        | Answer::Failed
         | Answer::Instructed(_)
         | Answer::Settled
         | Answer::Channels(_)

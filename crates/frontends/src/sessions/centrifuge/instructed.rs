@@ -190,12 +190,12 @@ impl Centrifuge {
         let publications = welcome.publications();
         let result = welcome.result(&publications);
         let data = wanted.data.as_ref();
-        // Where it begins: what it has missed follows.
-        let first = publications.first();
+        // The recovered publications follow this push.
+        let begin = welcome.begin();
         let subscribe = wire::Subscribe {
             recoverable: result.recoverable,
             epoch: result.epoch,
-            offset: first.map_or(result.offset, |first| first.offset - 1),
+            offset: begin.map_or(result.offset, |begin| begin.offset),
             positioned: result.positioned,
             data: data.map(|data| forms::data(data.borrow())),
         };

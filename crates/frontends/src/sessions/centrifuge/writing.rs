@@ -128,6 +128,8 @@ pub(super) struct Welcome<'a> {
     was_recovering: bool,
     has_deltas: bool,
     each_bytes: usize,
+    /// The offset before the first publication that is sent.
+    before: u64,
 }
 
 impl<'a> Welcome<'a> {
@@ -154,7 +156,8 @@ impl<'a> Welcome<'a> {
         let recovered = joined.and_then(|joined| joined.recovered.as_ref());
         let missed = recovered.map_or(&[][..], |recovered| &recovered.publications);
         let mut is_whole = recovered.is_some_and(|recovered| recovered.is_whole);
-        let mut passing: Vec<_> = missed.iter().filter(|one| sieve.passes(one)).collect();
+        let passing = missed.iter().enumerate();
+        let mut passing: Vec<_> = passing.filter(|(_, one)| sieve.passes(one)).collect();
         if sieve.only_latest {
             // Of nothing it can't be said that he has it.
             let are_latest = recovered.is_some_and(|recovered| recovered.are_latest);
@@ -162,6 +165,10 @@ impl<'a> Welcome<'a> {
             passing.drain(..passing.len().saturating_sub(1));
         }
         let bytes = passing.len() * each_bytes;
+        let before = recovered
+            .zip(passing.first())
+            .map_or(0, |(recovered, (first, _))| recovered.before(*first));
+        let passing = passing.into_iter().map(|(_, one)| one);
         let mut publications = Publications::new(passing, encoding);
         let bytes = bytes + publications.bytes();
         if bytes > bytes_max {
@@ -176,6 +183,7 @@ impl<'a> Welcome<'a> {
             was_recovering,
             has_deltas: false,
             each_bytes,
+            before,
         }
     }
 
@@ -210,9 +218,8 @@ impl<'a> Welcome<'a> {
     /// Where he is before what he missed, if that is told behind this.
     pub(super) fn begin(&self) -> Option<Position> {
         let mut position = self.joined?.position;
-        let first = self.publications.all.first().and_then(|one| one.position);
-        if let Some(first) = first {
-            position.offset = first.offset.saturating_sub(1);
+        if self.has_publications() {
+            position.offset = self.before;
         }
         Some(position)
     }
@@ -291,6 +298,7 @@ mod tests {
                 is_whole: true,
                 publications: vec![publication(300), publication(700)],
                 are_latest: false,
+                before: 0,
             }),
         };
         for (bytes, is_told) in [

@@ -1,0 +1,197 @@
+//! Feeds of an engine that may lose, repeat and reorder: items in line by their links, gaps healed.
+//!
+//! A line is there while items of a channel wait for a read or for room. It is sorted by offset; what is fed is what follows
+//! from the position that the engine had last fed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::engine::Item;
+use crate::payload::Ordered;
+use crate::subscription::NONE;
+use crate::{Engine, Hub, Mail, Outlet, Position, Recovered};
+
+/// Items that wait in one line; beyond that the latest is dropped, and its successor shows the gap.
+const WAITING_MAX: usize = 4096;
+
+/// Lines by the channel's entry.
+pub(crate) type Lines = BTreeMap<u32, Line>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    items: BTreeMap<u64, Box<Item>>,
+    /// A read since this position is under way.
+    reading: Option<Position>,
+    /// The last read brought the line to this offset.
+    healed: Option<u64>,
+}
+
+impl Line {
+    fn push(&mut self, offset: u64, item: Box<Item>) {
+        self.items.insert(offset, item);
+        if self.items.len() > WAITING_MAX {
+            self.items.pop_last();
+        }
+    }
+}
+
+impl<E: Engine> Hub<E> {
+    /// Home: an item that this home has not handed over, or that was answered already.
+    pub(crate) fn take_item(&mut self, item: Box<Item>, outlet: &mut impl Outlet) {
+        let Some(index) = self.find(&item.channel) else {
+            return;
+        };
+        let Some(position) = item.publication.position else {
+            self.feed(index, item.publication.into(), outlet);
+            return;
+        };
+        let slot = self.stream_of(index);
+        let last = self.engine.position(slot);
+        if position.epoch != last.epoch || position.offset <= last.offset {
+            // Late: what ends an epoch is reported by itself.
+            return;
+        }
+        let line = self.lines.entry(index).or_default();
+        line.push(position.offset, item);
+        self.advance(index, outlet);
+    }
+
+    /// Home: a read since a position has come back.
+    pub(crate) fn take_read(
+        &mut self,
+        channel: &str,
+        since: Position,
+        read: Option<(Position, Recovered)>,
+        outlet: &mut impl Outlet,
+    ) {
+        let Some(index) = self.find(channel) else {
+            return;
+        };
+        let Some(line) = self.lines.get_mut(&index) else {
+            return;
+        };
+        if line.reading != Some(since) {
+            return;
+        }
+        line.reading = None;
+        match read {
+            Some((top, recovered)) if recovered.is_whole && top.epoch == since.epoch => {
+                line.healed = Some(since.offset);
+                for (place, publication) in recovered.publications.iter().enumerate() {
+                    let Some(position) = publication.position else {
+                        continue;
+                    };
+                    let item = Item {
+                        channel: self.channels[index].name.clone(),
+                        publication: publication.clone(),
+                        before: recovered.before(place),
+                    };
+                    line.items.insert(position.offset, Box::new(item));
+                }
+                self.advance(index, outlet);
+            }
+            _ => self.lose(index, None, outlet),
+        }
+    }
+
+    /// Home: goes on with all lines, as far as there is room.
+    pub(crate) fn advance_lines(&mut self, outlet: &mut impl Outlet) {
+        let mut next = 0;
+        while let Some((&index, _)) = self.lines.range(next..).next() {
+            self.advance(index, outlet);
+            next = index + 1;
+        }
+    }
+
+    /// Home: feeds what is next in line.
+    fn advance(&mut self, index: u32, outlet: &mut impl Outlet) {
+        let Some(slot) = self.channels[index].home.stream() else {
+            return;
+        };
+        while let Some(line) = self.lines.get_mut(&index) {
+            if line.reading.is_some() {
+                return;
+            }
+            let last = self.engine.position(slot);
+            let Some(entry) = line.items.first_entry() else {
+                self.lines.remove(&index);
+                return;
+            };
+            if *entry.key() <= last.offset {
+                entry.remove();
+                continue;
+            }
+            if entry.get().before != last.offset {
+                if line.healed.is_some_and(|healed| healed == last.offset) {
+                    let before = Position {
+                        offset: entry.get().before,
+                        ..last
+                    };
+                    return self.lose(index, Some(before), outlet);
+                }
+                line.reading = Some(last);
+                self.engine.read_since(slot, last);
+                return;
+            }
+            if let Some(blocked) = self.blocked_by_room(index, outlet) {
+                return self.reserve(index, blocked);
+            }
+            let Some((_, item)) = self
+                .lines
+                .get_mut(&index)
+                .and_then(|line| line.items.pop_first())
+            else {
+                return;
+            };
+            let previous = self.fed(index, &item.publication, None);
+            let ordered = Ordered {
+                previous,
+                ..item.publication.into()
+            };
+            self.feed(index, ordered, outlet);
+            self.announcements.look_again();
+        }
+    }
+
+    /// Home: publications can't be had any more: the feed goes on at a position, or where the engine says.
+    pub(crate) fn lose(
+        &mut self,
+        index: u32,
+        position: Option<Position>,
+        outlet: &mut impl Outlet,
+    ) {
+        let slot = self.channels[index].home.stream();
+        match (slot, position, self.lines.get_mut(&index)) {
+            (Some(slot), Some(position), Some(_)) => self.engine.resume(slot, position),
+            (Some(slot), None, Some(line)) => {
+                // Of a failed read the items behind the gap are left.
+                if let Some(first) = line.items.values().next() {
+                    let last = self.engine.position(slot);
+                    let offset = first.before;
+                    self.engine.resume(slot, Position { offset, ..last });
+                }
+            }
+            _ => {}
+        }
+        let channel = &self.channels[index];
+        for share in channel.shares.as_slice() {
+            let channel = Arc::clone(&channel.name);
+            outlet.mail(share.worker, Mail::Lost { channel });
+        }
+        let name = Arc::clone(&channel.name);
+        self.tell_lost(&name, outlet);
+        self.advance(index, outlet);
+    }
+
+    /// Local: tells the subscribers of a channel that their state is insufficient.
+    pub(crate) fn tell_lost(&mut self, channel: &str, outlet: &mut impl Outlet) {
+        let Some(index) = self.find(channel) else {
+            return;
+        };
+        for slot in self.channels[index].subscribers.as_slice() {
+            if *slot != NONE {
+                outlet.lost(self.subscriptions.session(*slot), channel);
+            }
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The engine of one process: streams in memory, and a log on disk where there is one.
+//!
+//! Without a log a publication is ordered and stored by the call that hands it over. With a log it waits until its batch
+//! is durable: `log.rs` says why, and in which order.
+
+use std::sync::Arc;
+
+use crate::engine::{
+    Catalog, Engine, Gauges, Item, Kept, Offer, Order, Receipt, Report, Round, Step,
+};
+use crate::log::Append;
+use crate::pending::{Log, Task};
+use crate::position::Epochs;
+use crate::records::RECORD_BYTES;
+use crate::stream::RECOVERED_MAX;
+use crate::streams::Streams;
+use crate::{
+    History, HistoryError, Joined, Namespaces, Page, Payload, Position, Publication, Query,
+    SubscribeOptions,
+};
+
+/// Evictions for each publication beyond those that make room for its bytes: for the bookkeeping of its stream and account, and
+/// towards a budget that was lowered.
+const EVICTIONS: usize = 32;
+
+/// Most evictions in a call of [`Hub::look_after`](crate::Hub::look_after): some milliseconds.
+const LOOK_EVICTIONS: usize = 1 << 15;
+
+/// Calls in which all streams are looked at, about of [`Hub::look_after`](crate::Hub::look_after), at these numbers in one.
+const LOOKS: usize = 30;
+const LOOK_MIN: usize = 256;
+const LOOK_MAX: usize = 8192;
+
+/// Of what history may take, this part may be lent to answers after streams have dropped it.
+const LENT_PART: usize = 4;
+
+/// Streams without publications may take this part of what history may take, beside it: subscriptions make them, and
+/// must not take the place of publications.
+const SILENT_PART: usize = 4;
+
+/// So many streams are looked at for one that nobody needs before any gives up its publications.
+const SEARCHED: usize = 32;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct MemoryEngine {
+    pub(crate) streams: Streams,
+    pub(crate) log: Option<Box<Log>>,
+    bytes_max: usize,
+    /// The bytes of streams without publications at the last look at the budget.
+    silent_bytes: usize,
+}
+
+impl MemoryEngine {
+    pub(crate) fn new(epoch_seed: u64) -> Self {
+        Self {
+            streams: Streams::new(Epochs::new(epoch_seed)),
+            log: None,
+            bytes_max: usize::MAX,
+            silent_bytes: 0,
+        }
+    }
+
+    /// Whether streams without publications take more than their part.
+    fn has_too_many_silent(&self) -> bool {
+        self.streams.silent() > self.bytes_max / SILENT_PART
+    }
+
+    /// Looks at the next streams, and closes those that are over.
+    fn search(&mut self, count: usize, catalog: &Catalog<'_>, now_ms: u64, gone: &mut Vec<u32>) {
+        let is_too_much = self.has_too_many_silent();
+        let begin = gone.len();
+        let mut dropped = Vec::new();
+        self.streams.look(
+            count,
+            now_ms,
+            is_too_much,
+            |channel| catalog.history(channel),
+            |channel| catalog.is_used(channel),
+            |one| {
+                gone.push(one.channel);
+                dropped.push(one.is_known);
+            },
+        );
+        for (channel, is_known) in gone[begin..].iter().zip(dropped) {
+            self.note_dropped(catalog.name(*channel), is_known);
+        }
+    }
+
+    fn note_dropped(&mut self, name: &Arc<str>, is_known: bool) {
+        if is_known && let Some(changes) = &mut self.streams.changes {
+            changes.dropped.push(Arc::clone(name));
+        }
+    }
+
+    /// Evicts at most `most` publications, as long as a budget is exceeded.
+    fn evict(&mut self, mut most: usize) {
+        while most > 0 {
+            match self.streams.evict(most) {
+                0 => return,
+                count => most -= count,
+            }
+        }
+    }
+
+    fn keep_to_budget(&mut self, catalog: &Catalog<'_>, now_ms: u64, gone: &mut Vec<u32>) {
+        // Without growth there is no search: where all of them are in use, each publication would pay for one.
+        if self.has_too_many_silent() && self.streams.silent() > self.silent_bytes {
+            self.search(SEARCHED, catalog, now_ms, gone);
+        }
+        self.silent_bytes = self.streams.silent();
+        // Each publication has at least `RECORD_BYTES`.
+        let grown = self.streams.take_grown();
+        self.evict(EVICTIONS + grown / RECORD_BYTES);
+    }
+
+    /// Orders a publication that may have to wait for the log. `None`: it need not.
+    #[inline(never)]
+    fn publish_logged(&mut self, offer: &mut Offer<'_, '_>) -> Option<Order> {
+        let slot = offer.slot?;
+        let is_behind = self.streams.pending(slot) > 0;
+        if offer.history.is_none() {
+            if !is_behind {
+                return None;
+            }
+            let item = Item {
+                channel: Arc::clone(offer.name),
+                publication: offer.to_publication(None),
+                before: 0,
+            };
+            self.wait(slot, Task::Item(Box::new(item)), offer.receipt());
+            return Some(Order::Later);
+        }
+        let stream = self.streams.get_mut(slot);
+        if let Some(version) = offer.version()
+            && !stream.take_version(version)
+        {
+            let position = stream.position();
+            if !is_behind {
+                return Some(Order::Skipped(position));
+            }
+            self.wait(slot, Task::Skipped, offer.receipt());
+            return Some(Order::Later);
+        }
+        let position = self.streams.wait(slot, true);
+        let publication = offer.to_publication(position);
+        if let Some(log) = &mut self.log {
+            log.published.push(Append::Published {
+                channel: Arc::clone(offer.name),
+                publication: publication.clone(),
+                version: offer.version().cloned(),
+            });
+            let item = Item {
+                channel: Arc::clone(offer.name),
+                publication,
+                // Offsets of this engine are dense.
+                before: position.map_or(0, |position| position.offset - 1),
+            };
+            log.push(Task::Item(Box::new(item)), offer.receipt());
+        }
+        Some(Order::Later)
+    }
+
+    /// Something has its place behind what waits of its channel.
+    fn wait(&mut self, slot: u32, task: Task, receipt: Receipt) {
+        self.streams.wait(slot, false);
+        if let Some(log) = &mut self.log {
+            log.push(task, receipt);
+        }
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn open(&mut self, channel: u32, name: &Arc<str>, now_ms: u64) -> u32 {
+        self.streams.open(channel, name.len(), now_ms)
+    }
+
+    fn close(&mut self, slot: u32, name: &Arc<str>) {
+        let gone = self.streams.close(slot);
+        self.note_dropped(name, gone.is_known);
+    }
+
+    #[inline]
+    fn publish(&mut self, offer: &mut Offer<'_, '_>) -> Order {
+        if self.log.is_some()
+            && let Some(order) = self.publish_logged(offer)
+        {
+            return order;
+        }
+        let (Some(slot), Some(history)) = (offer.slot, offer.history) else {
+            return Order::Done {
+                position: None,
+                previous: None,
+            };
+        };
+        let stream = self.streams.get_mut(slot);
+        if let Some(version) = offer.version()
+            && !stream.take_version(version)
+        {
+            return Order::Skipped(stream.position());
+        }
+        let previous = offer.wants_previous.then(|| stream.latest_payload());
+        let kept = (offer.payload(), offer.info.cloned());
+        let at_ms = offer.at_ms;
+        let position = self.streams.append(slot, kept, at_ms, history, at_ms);
+        Order::Done {
+            position: Some(position),
+            previous: previous.flatten(),
+        }
+    }
+
+    #[inline]
+    fn is_deferring(&self) -> bool {
+        self.log.is_some()
+    }
+
+    fn is_full(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.is_full())
+    }
+
+    #[inline]
+    fn waiting(&self, slot: u32) -> u32 {
+        match &self.log {
+            None => 0,
+            Some(_) => self.streams.pending(slot),
+        }
+    }
+
+    fn fence(&mut self, slot: u32, receipt: Receipt) {
+        self.wait(slot, Task::Fence, receipt);
+    }
+
+    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Joined {
+        let stream = self.streams.trimmed(kept.slot, kept.history, kept.now_ms);
+        let since = joining.since.as_ref();
+        let latest_max = if joining.picks { RECOVERED_MAX } else { 1 };
+        Joined {
+            position: stream.position(),
+            recovered: since.map(|since| stream.recover(since, kept.history.recovery, latest_max)),
+        }
+    }
+
+    fn is_empty(&self, slot: u32) -> bool {
+        !self.streams.get(slot).has_records()
+    }
+
+    fn read(
+        &mut self,
+        kept: Kept<'_>,
+        query: &Query,
+        answer_max: usize,
+        _receipt: Receipt,
+    ) -> Step<Result<Page, HistoryError>> {
+        self.streams.trimmed(kept.slot, kept.history, kept.now_ms);
+        Step::Done(
+            match self.streams.lent().bytes() > self.bytes_max / LENT_PART {
+                true => Err(HistoryError::Busy),
+                false => self.streams.get(kept.slot).page(query, answer_max),
+            },
+        )
+    }
+
+    fn remove(&mut self, kept: Kept<'_>, receipt: Receipt) -> Step<Result<(), HistoryError>> {
+        self.streams.trimmed(kept.slot, kept.history, kept.now_ms);
+        self.streams.clear(kept.slot);
+        if self.log.is_none() {
+            return Step::Done(Ok(()));
+        }
+        // What is ordered and not fed goes with the batch that the answer waits for; the rest went already.
+        if let Some(below) = self.streams.below_pending(kept.slot)
+            && let Some(log) = &mut self.log
+        {
+            let channel = Arc::clone(kept.name);
+            log.published.push(Append::Trimmed { channel, below });
+        }
+        self.wait(kept.slot, Task::Removed, receipt);
+        Step::Later
+    }
+
+    fn removed(&mut self, slot: u32) {
+        self.streams.clear(slot);
+    }
+
+    fn fed(
+        &mut self,
+        slot: u32,
+        publication: &Publication,
+        history: &History,
+        wants_previous: bool,
+        now_ms: u64,
+    ) -> Option<Payload> {
+        if let Some(log) = &mut self.log {
+            log.fed(publication);
+        }
+        let mut previous = None;
+        if publication.position.is_some() {
+            previous = wants_previous.then(|| self.streams.get(slot).latest_payload());
+            let kept = (publication.payload.clone(), publication.info.clone());
+            let at_ms = publication.at_ms;
+            let found = self.streams.append(slot, kept, at_ms, history, now_ms);
+            debug_assert_eq!(Some(found), publication.position);
+            self.streams.fed(slot);
+        }
+        previous.flatten()
+    }
+
+    fn ready(&self) -> usize {
+        self.log.as_ref().map_or(0, |log| log.ready())
+    }
+
+    fn poll(&mut self) -> Option<Report> {
+        let pending = self.log.as_mut()?.pop()?;
+        let receipt = pending.receipt;
+        Some(match pending.task {
+            Task::Item(item) => Report::Item(item, Some(receipt)),
+            Task::Skipped => Report::Skipped(receipt, None),
+            Task::Fence => Report::Fence(receipt),
+            Task::Removed => Report::Removed(receipt, Ok(())),
+        })
+    }
+
+    fn settle(&mut self, slot: u32) {
+        self.streams.waited(slot);
+        if let Some(log) = &mut self.log {
+            log.settled();
+        }
+    }
+
+    fn position(&self, slot: u32) -> Position {
+        self.streams.get(slot).position()
+    }
+
+    fn set_limits(&mut self, namespaces: &Namespaces, bytes_max: usize, workers: u16) {
+        let workers = usize::from(workers);
+        let budgets = namespaces.budgets();
+        let parts: usize = budgets.clone().map(|(_, bytes)| bytes).sum();
+        let common = bytes_max.saturating_sub(parts) / workers;
+        let budgets = budgets.map(|(namespace, bytes)| (namespace, bytes / workers));
+        self.streams.set_budgets(common, budgets);
+        self.bytes_max = bytes_max / workers;
+    }
+
+    #[inline]
+    fn maintain(&mut self, catalog: &Catalog<'_>, now_ms: u64, round: Round, gone: &mut Vec<u32>) {
+        if round == Round::Full {
+            let count = self.streams.len() / LOOKS;
+            self.search(count.clamp(LOOK_MIN, LOOK_MAX), catalog, now_ms, gone);
+        }
+        self.keep_to_budget(catalog, now_ms, gone);
+        if round == Round::Full {
+            self.evict(LOOK_EVICTIONS);
+        }
+    }
+
+    fn has_maintenance(&self) -> bool {
+        self.streams.len() > 0 || self.has_changes()
+    }
+
+    fn gauges(&self) -> Gauges {
+        let log = self.log.as_deref();
+        Gauges {
+            waiting: log.map_or(0, Log::len),
+            ready: log.map_or(0, Log::ready),
+            waiting_bytes: log.map_or(0, Log::bytes),
+            channels: self.streams.len(),
+            bytes: self.streams.bytes(),
+        }
+    }
+}

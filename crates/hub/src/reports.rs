@@ -1,0 +1,301 @@
+//! What the engine reports: how it goes on at the home, and what waits there for room.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::engine::{Item, Receipt, Report};
+use crate::payload::Ordered;
+use crate::publish::{Blocked, Origin, wants_previous};
+use crate::{
+    Answer, Engine, Hub, Namespaces, Outlet, Payload, Position, Publication, PublishOptions,
+    Published,
+};
+
+/// Reports that were polled and wait for room, in order.
+pub(crate) type Arrived = VecDeque<Report>;
+
+impl<E: Engine> Hub<E> {
+    /// Carries out what the engine has to report, as far as there is room. The owner of an engine calls it once something
+    /// has arrived for that.
+    pub fn take_reports(&mut self, outlet: &mut impl Outlet) {
+        self.retry_stalled(outlet);
+    }
+
+    /// Returns the engine.
+    pub fn engine(&mut self) -> &mut E {
+        &mut self.engine
+    }
+
+    /// Whether the engine has reports, or some wait for room.
+    pub(crate) fn reports(&self) -> usize {
+        self.arrived.len() + self.engine.ready() + self.lines.len()
+    }
+
+    /// One pass over all reports, oldest first.
+    pub(crate) fn retry_reports(&mut self, outlet: &mut impl Outlet) {
+        while let Some(report) = self.engine.poll() {
+            self.arrived.push_back(report);
+        }
+        for _ in 0..self.arrived.len() {
+            let Some(report) = self.arrived.pop_front() else {
+                break;
+            };
+            // As with those that are stalled: within a pass room only shrinks, so nothing overtakes in its channel.
+            if let Some(channel) = report.channel()
+                && let Some(blocked) = self.blocked_by_room(channel, outlet)
+            {
+                self.reserve(channel, blocked);
+                self.arrived.push_back(report);
+                continue;
+            }
+            self.act_on(report, outlet);
+            self.announcements.look_again();
+        }
+        self.advance_lines(outlet);
+    }
+
+    /// Home: how much of this channel waits in the engine.
+    pub(crate) fn pending_of(&self, index: u32) -> u32 {
+        if !self.engine.is_deferring() {
+            return 0;
+        }
+        let slot = self.channels[index].home.stream();
+        slot.map_or(0, |slot| self.engine.waiting(slot))
+    }
+
+    /// Home: whether the engine keeps a publication from being ordered. `is_passing`: it is not kept.
+    #[inline]
+    pub(crate) fn blocked_by_engine(&self, index: u32, is_passing: bool) -> Option<Blocked> {
+        if !self.engine.is_deferring() {
+            return None;
+        }
+        self.blocked_by_deferring(index, is_passing)
+    }
+
+    #[inline(never)]
+    fn blocked_by_deferring(&self, index: u32, is_passing: bool) -> Option<Blocked> {
+        let pending = self.pending_of(index);
+        let is_full = self.engine.is_full();
+        if pending == 0 && !is_full {
+            return None;
+        }
+        let has_history = remembers(&self.namespaces, &self.channels[index].name);
+        if !has_history {
+            // It does so no more: its stream ends with the first publication behind those that wait.
+            return (pending > 0).then_some(Blocked::Engine);
+        }
+        let waits = pending > 0 || !is_passing;
+        (is_full && waits).then_some(Blocked::Engine)
+    }
+
+    /// Home: whether publications of this channel may have to wait in the engine.
+    #[inline(never)]
+    pub(crate) fn may_wait(&self, index: u32) -> bool {
+        remembers(&self.namespaces, &self.channels[index].name) || self.pending_of(index) > 0
+    }
+
+    /// Home: a publication repeats another. `None`: its answer comes behind what waits of its channel.
+    pub(crate) fn repeat(
+        &mut self,
+        index: u32,
+        first: Published,
+        terms: Option<&Arc<PublishOptions>>,
+        origin: Origin,
+    ) -> Option<Published> {
+        let slot = self.channels[index].home.stream();
+        let Some(slot) = slot.filter(|_| self.pending_of(index) > 0) else {
+            return Some(first);
+        };
+        let receipt = Receipt {
+            channel: index,
+            origin,
+            terms: terms.cloned(),
+            first: Some(first),
+        };
+        self.engine.fence(slot, receipt);
+        self.channels[index].waiting += 1;
+        None
+    }
+
+    /// Records the result of a publication for those that repeat it.
+    pub(crate) fn keep_key(
+        &mut self,
+        index: u32,
+        terms: Option<&PublishOptions>,
+        published: Published,
+    ) {
+        if let Some(key) = terms.and_then(|terms| terms.idempotency_key.as_deref()) {
+            let name = &self.channels[index].name;
+            self.recent.keep(name, key, published, self.now.mono_ms);
+        }
+    }
+
+    fn act_on(&mut self, report: Report, outlet: &mut impl Outlet) {
+        let (receipt, answer) = match report {
+            Report::Item(item, Some(receipt)) if !self.is_next(&receipt, &item) => {
+                // Its subscribers get it in line.
+                let published = self.own_published(&receipt, item.publication.position);
+                self.take_item(item, outlet);
+                (receipt, Answer::Published(published))
+            }
+            Report::Item(item, Some(receipt)) => {
+                let published = self.feed_own(&receipt, *item, outlet);
+                (receipt, Answer::Published(published))
+            }
+            Report::Skipped(receipt, position) => {
+                let slot = self.stream_of(receipt.channel);
+                let published = Published {
+                    handed: 0,
+                    position: Some(position.unwrap_or_else(|| self.engine.position(slot))),
+                    is_skipped: true,
+                };
+                self.keep_key(receipt.channel, receipt.terms.as_deref(), published);
+                (receipt, Answer::Published(published))
+            }
+            Report::Fence(receipt) => {
+                let name = &self.channels[receipt.channel].name;
+                let key =
+                    { receipt.terms.as_deref() }.and_then(|terms| terms.idempotency_key.as_deref());
+                let found = self
+                    .recent
+                    .find(name, key.unwrap_or_default(), self.now.mono_ms);
+                let published = found.or(receipt.first).unwrap_or_default();
+                (receipt, Answer::Published(published))
+            }
+            Report::Published(receipt, position) => {
+                let published = self.own_published(&receipt, position);
+                (receipt, Answer::Published(published))
+            }
+            Report::Failed(receipt) => {
+                self.forget_key(&receipt);
+                (receipt, Answer::Failed)
+            }
+            Report::Removed(receipt, removed) => {
+                if removed.is_ok() {
+                    let slot = self.stream_of(receipt.channel);
+                    self.engine.removed(slot);
+                }
+                (receipt, Answer::HistoryRemoved(removed))
+            }
+            Report::History(receipt, page) => (receipt, Answer::History(page.map(Box::new))),
+            Report::Item(item, None) => return self.take_item(item, outlet),
+            Report::Since(channel, since, read) => {
+                return self.take_read(&channel, since, read, outlet);
+            }
+            Report::Lost(channel) => {
+                if let Some(index) = self.find(&channel) {
+                    self.lose(index, None, outlet);
+                }
+                return;
+            }
+        };
+        self.settle_receipt(&receipt);
+        self.reply(receipt.origin, answer, outlet);
+    }
+
+    /// A publication with a key may be handed over again.
+    fn forget_key(&mut self, receipt: &Receipt) {
+        let terms = receipt.terms.as_deref();
+        if let Some(key) = terms.and_then(|terms| terms.idempotency_key.as_deref()) {
+            let name = &self.channels[receipt.channel].name;
+            self.recent.forget_key(name, key);
+        }
+    }
+
+    /// A report has been carried out: its channel waits for one less.
+    fn settle_receipt(&mut self, receipt: &Receipt) {
+        let index = receipt.channel;
+        let slot = self.stream_of(index);
+        self.engine.settle(slot);
+        self.channels[index].waiting -= 1;
+        self.channels.release(index);
+        self.keep_to_budget();
+    }
+
+    /// Whether an item can be fed at once: nothing before it is missing.
+    fn is_next(&self, receipt: &Receipt, item: &Item) -> bool {
+        let slot = self.channels[receipt.channel].home.stream();
+        let (Some(position), Some(slot)) = (item.publication.position, slot) else {
+            return true;
+        };
+        let last = self.engine.position(slot);
+        let links = last.epoch == position.epoch && last.offset == item.before;
+        links && !self.lines.contains_key(&receipt.channel)
+    }
+
+    /// Records that a publication of this home is ordered, whose item comes by itself.
+    fn own_published(&mut self, receipt: &Receipt, position: Option<Position>) -> Published {
+        let published = Published {
+            handed: self.channels[receipt.channel].subscribers_all(),
+            position,
+            is_skipped: false,
+        };
+        self.keep_key(receipt.channel, receipt.terms.as_deref(), published);
+        published
+    }
+
+    /// Feeds a publication that this home has handed over.
+    fn feed_own(&mut self, receipt: &Receipt, item: Item, outlet: &mut impl Outlet) -> Published {
+        let index = receipt.channel;
+        let position = item.publication.position;
+        let terms = receipt.terms.as_deref();
+        let previous = self.fed(index, &item.publication, terms);
+        let ordered = Ordered {
+            previous,
+            ..item.publication.into()
+        };
+        let published = Published {
+            handed: self.feed(index, ordered, outlet),
+            position,
+            is_skipped: false,
+        };
+        self.keep_key(index, terms, published);
+        published
+    }
+
+    /// Tells the engine that an item is about to be handed to subscribers. Returns the payload before it where deltas are
+    /// wanted.
+    pub(crate) fn fed(
+        &mut self,
+        index: u32,
+        publication: &Publication,
+        terms: Option<&PublishOptions>,
+    ) -> Option<Payload> {
+        let slot = self.stream_of(index);
+        let now_ms = self.age_ms();
+        let namespace = self.namespaces.of(&self.channels[index].name);
+        let history = namespace.history.unwrap_or(NO_HISTORY);
+        let wants_previous = wants_previous(namespace.differences, terms);
+        self.engine
+            .fed(slot, publication, &history, wants_previous, now_ms)
+    }
+}
+
+impl Report {
+    /// The channel whose subscribers need room for it.
+    fn channel(&self) -> Option<u32> {
+        match self {
+            Report::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),
+            Report::Skipped(receipt, _)
+            | Report::Published(receipt, _)
+            | Report::Failed(receipt)
+            | Report::Fence(receipt)
+            | Report::Removed(receipt, _)
+            | Report::History(receipt, _) => Some(receipt.channel),
+            Report::Since(..) | Report::Lost(_) => None,
+        }
+    }
+}
+
+/// Of a channel that does not remember any more.
+const NO_HISTORY: crate::History = crate::History {
+    size: 1,
+    ttl_ms: 0,
+    position_ttl_ms: 0,
+    recovery: crate::Recovery::Missed,
+    budget: crate::Budget::COMMON,
+};
+
+pub(crate) fn remembers(namespaces: &Namespaces, channel: &str) -> bool {
+    namespaces.of(channel).history.is_some()
+}

@@ -1,0 +1,160 @@
+//! The clauses of the contract in `engine.rs`, one test each, on every engine.
+
+use veche_hub::{PublishOptions, Query, Question, Version};
+
+use crate::bench::{Bench, Driven};
+
+pub(crate) fn order<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    let texts: Vec<_> = (0..20).map(|number| number.to_string()).collect();
+    for text in &texts {
+        bench.publish(text);
+    }
+    bench.settle();
+    assert_eq!(bench.desk.texts(1), texts);
+}
+
+pub(crate) fn answer<E: Driven>(mut bench: Bench<E>) {
+    for number in 0..5 {
+        bench.publish(&number.to_string());
+    }
+    bench.settle();
+    assert_eq!(bench.published.len(), 5, "each is answered once");
+    let handed = bench.publish_and_settle("after");
+    assert!(handed.position.is_some() && !handed.is_skipped);
+}
+
+pub(crate) fn stale<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    for (number, is_skipped) in [(5, false), (5, true), (4, true), (6, false)] {
+        let version = Some(Version {
+            number,
+            epoch: "a".into(),
+        });
+        let options = PublishOptions {
+            version,
+            ..PublishOptions::default()
+        };
+        bench.publish_with(&format!("v{number}"), Some(options));
+        bench.settle();
+        let published = bench.published.pop().expect("it is answered");
+        assert_eq!(published.is_skipped, is_skipped, "{number}");
+    }
+    let keyed = || PublishOptions {
+        idempotency_key: Some("key".into()),
+        ..PublishOptions::default()
+    };
+    bench.publish_with("once", Some(keyed()));
+    bench.publish_with("twice", Some(keyed()));
+    bench.settle();
+    assert_eq!(bench.desk.texts(1), ["v5", "v6", "once"]);
+}
+
+pub(crate) fn increase<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    for number in 0..30 {
+        bench.publish(&number.to_string());
+    }
+    bench.settle();
+    let offsets = bench.desk.offsets(1);
+    assert_eq!(offsets.len(), 30);
+    assert!(offsets.is_sorted_by(|one, next| one < next), "{offsets:?}");
+}
+
+pub(crate) fn feed<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    bench.publish("a");
+    bench.settle();
+    bench.subscribe(2, None);
+    bench.publish("b");
+    bench.settle();
+    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+    assert_eq!(bench.desk.texts(2), ["b"]);
+}
+
+/// What is ordered later reaches neither subscribers nor its publisher before the engine has it.
+pub(crate) fn stored<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    bench.publish("a");
+    if bench.hub.engine().is_deferring() {
+        assert_eq!(bench.desk.texts(1), [""; 0]);
+        assert!(bench.published.is_empty());
+    }
+    bench.settle();
+    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert_eq!(bench.published.len(), 1);
+}
+
+/// A subscriber that comes back at any item gets the rest, and one with an offset that is not stored is told so.
+pub(crate) fn join<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    for number in 0..5 {
+        bench.publish(&number.to_string());
+    }
+    bench.settle();
+    let offsets = bench.desk.offsets(1);
+    for (place, offset) in offsets.iter().enumerate() {
+        let joined = bench.subscribe(place as u32 + 2, Some(*offset));
+        let recovered = joined.recovered.expect("it was asked for");
+        assert!(recovered.is_whole, "{offset}");
+        let found = recovered.publications.iter();
+        let found: Vec<_> = found.filter_map(|one| Some(one.position?.offset)).collect();
+        assert_eq!(found, offsets[place + 1..]);
+        if !found.is_empty() {
+            assert_eq!(recovered.before, *offset);
+        }
+        assert_eq!(joined.position.offset, *offsets.last().expect("five"));
+    }
+    let beyond = offsets.last().expect("five") + 1;
+    let joined = bench.subscribe(9, Some(beyond));
+    assert!(!joined.recovered.expect("it was asked for").is_whole);
+}
+
+pub(crate) fn top<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    for number in 0..5 {
+        bench.publish(&number.to_string());
+    }
+    bench.settle();
+    let query = Query {
+        limit: 100,
+        ..Query::default()
+    };
+    let page = bench.read(query);
+    let found = page.iter().filter_map(|one| Some(one.position?.offset));
+    assert_eq!(found.collect::<Vec<_>>(), bench.desk.offsets(1));
+    assert_eq!(Some(&page.position.offset), bench.desk.offsets(1).last());
+}
+
+pub(crate) fn removal<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    bench.publish("a");
+    bench.publish("b");
+    bench.settle();
+    bench.ask(Question::RemoveHistory);
+    bench.settle();
+    let query = Query {
+        limit: 100,
+        ..Query::default()
+    };
+    let page = bench.read(query);
+    assert!(page.is_empty());
+    assert_eq!(Some(&page.position.offset), bench.desk.offsets(1).last());
+    bench.publish("c");
+    bench.settle();
+    assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
+}
+
+/// What was handed over before the removal goes with it, fed or not.
+pub(crate) fn removal_of_what_waits<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    bench.publish("a");
+    bench.publish("b");
+    bench.ask(Question::RemoveHistory);
+    bench.settle();
+    let query = Query {
+        limit: 100,
+        ..Query::default()
+    };
+    assert!(bench.read(query).is_empty());
+}

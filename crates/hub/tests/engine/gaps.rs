@@ -1,0 +1,144 @@
+//! The clauses on feeds that lose: only engines outside this process have them.
+
+use bytes::Bytes;
+use veche_hub::{Event, Payload, PayloadKind, Publication};
+
+use crate::bench::Bench;
+use crate::unruly::{Broken, Unruly};
+
+fn elsewhere(bench: &mut Bench<Unruly>, text: &str) {
+    let publication = Publication {
+        payload: Payload {
+            kind: PayloadKind::Text,
+            bytes: Bytes::copy_from_slice(text.as_bytes()),
+        },
+        position: None,
+        at_ms: 0,
+        event: Event::Published,
+        info: None,
+    };
+    bench.hub.engine().publish_elsewhere(0, publication);
+}
+
+fn bench(broken: Broken) -> Bench<Unruly> {
+    let mut bench = crate::unruly(false, broken);
+    bench.subscribe(1, None);
+    bench
+}
+
+fn gap_with(broken: Broken) {
+    let mut bench = bench(broken);
+    bench.publish_and_settle("a");
+    bench.hub.engine().losing = 2;
+    for text in ["b", "c", "d", "e"] {
+        elsewhere(&mut bench, text);
+    }
+    bench.settle();
+    assert_eq!(bench.desk.texts(1), ["a", "b", "c", "d", "e"]);
+    assert_eq!(bench.hub.engine().reads, 1, "one read heals a gap");
+    assert!(bench.desk.lost.is_empty());
+}
+
+#[test]
+fn gap() {
+    gap_with(Broken::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "left == right")]
+fn link() {
+    gap_with(Broken::Link);
+}
+
+/// With any losses, repetitions and orders, subscribers get all of it in order.
+#[test]
+fn feed_of_two_nodes() {
+    for seed in 0..200 {
+        let mut bench = Bench::on(Unruly::new(seed, Broken::Nothing));
+        bench.subscribe(1, None);
+        bench.hub.engine().is_lossy = true;
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut texts = Vec::new();
+        for number in 0..60 {
+            let text = number.to_string();
+            match random.bool() {
+                true => bench.publish(&text),
+                false => elsewhere(&mut bench, &text),
+            }
+            texts.push(text);
+            for _ in 0..random.usize(..3) {
+                bench.hub.engine().arrive();
+            }
+            bench.hub.take_reports(&mut bench.desk);
+        }
+        bench.hub.engine().is_lossy = false;
+        bench.settle();
+        texts.push("last".to_owned());
+        bench.publish_and_settle("last");
+        assert_eq!(bench.desk.texts(1), texts, "seed {seed}");
+        assert!(bench.desk.lost.is_empty());
+    }
+}
+
+#[test]
+fn lost() {
+    let mut bench = bench(Broken::Nothing);
+    bench.publish_and_settle("a");
+    bench.hub.engine().losing = 1;
+    bench.hub.engine().is_forgetful = true;
+    elsewhere(&mut bench, "b");
+    elsewhere(&mut bench, "c");
+    bench.settle();
+    assert_eq!(bench.desk.lost, [1]);
+    // The feed goes on.
+    bench.publish_and_settle("d");
+    assert_eq!(bench.desk.texts(1), ["a", "c", "d"]);
+    assert_eq!(bench.desk.lost, [1]);
+}
+
+#[test]
+fn epoch() {
+    let mut bench = bench(Broken::Nothing);
+    let before = bench.publish_and_settle("a").position.expect("it is kept");
+    bench.hub.engine().begin_epoch(0, 99);
+    bench.settle();
+    assert_eq!(bench.desk.lost, [1]);
+    let after = bench.publish_and_settle("b").position.expect("it is kept");
+    assert_ne!(before.epoch, after.epoch);
+    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+}
+
+#[test]
+fn a_failed_publication_can_be_repeated() {
+    let mut bench = bench(Broken::Nothing);
+    let keyed = || veche_hub::PublishOptions {
+        idempotency_key: Some("key".into()),
+        ..Default::default()
+    };
+    bench.hub.engine().is_silent = true;
+    bench.publish_with("a", Some(keyed()));
+    bench.settle();
+    assert_eq!((bench.failed, bench.published.len()), (1, 0));
+    bench.hub.engine().is_silent = false;
+    bench.publish_with("a", Some(keyed()));
+    bench.settle();
+    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert_eq!(bench.published.len(), 1);
+}
+
+#[test]
+fn room() {
+    let mut bench = bench(Broken::Nothing);
+    bench.hub.engine().is_full = true;
+    let payload = veche_hub::PayloadRef {
+        kind: PayloadKind::Text,
+        bytes: b"a",
+    };
+    let channel = crate::common::name(crate::bench::CHANNEL);
+    let (hub, desk) = (&mut bench.hub, &mut bench.desk);
+    let outcome = hub.publish(None, channel, payload, None, desk);
+    assert_eq!(outcome, Err(veche_hub::NoCredit));
+    hub.engine().is_full = false;
+    bench.publish_and_settle("a");
+    assert_eq!(bench.desk.texts(1), ["a"]);
+}

@@ -1,0 +1,58 @@
+//! What the contract of engines promises (`src/engine.rs`), on the memory engine, with and without a log, and on one whose
+//! offsets are sparse and whose feed is late, lossy and out of order.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bench;
+mod clauses;
+mod gaps;
+mod unruly;
+
+use bench::Bench;
+use unruly::{Broken, Unruly};
+use veche_hub::MemoryEngine;
+
+fn unruly(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
+    let mut bench = Bench::on(Unruly::new(7, broken));
+    bench.hub.engine().is_lossy = is_lossy;
+    bench
+}
+
+/// Each clause on each engine; where `$broken` says so, an engine that breaks the clause fails its test.
+macro_rules! clauses {
+    ($($clause:ident $(breaks $broken:ident)?),* $(,)?) => {
+        mod memory {
+            $(#[test] fn $clause() { super::clauses::$clause(super::Bench::<super::MemoryEngine>::memory(false)); })*
+        }
+        mod memory_with_a_log {
+            $(#[test] fn $clause() { super::clauses::$clause(super::Bench::<super::MemoryEngine>::memory(true)); })*
+        }
+        mod sparse {
+            $(#[test] fn $clause() { super::clauses::$clause(super::unruly(false, super::Broken::Nothing)); })*
+        }
+        mod sparse_and_lossy {
+            $(#[test] fn $clause() { super::clauses::$clause(super::unruly(true, super::Broken::Nothing)); })*
+        }
+        mod broken {
+            $($(
+                #[test]
+                #[should_panic(expected = "")]
+                fn $clause() { super::clauses::$clause(super::unruly(false, super::Broken::$broken)); }
+            )?)*
+        }
+    };
+}
+
+clauses! {
+    order breaks Order,
+    answer breaks Answer,
+    stale breaks Stale,
+    increase breaks Increase,
+    feed,
+    stored,
+    join breaks Join,
+    top,
+    removal breaks Removal,
+    removal_of_what_waits,
+}
