@@ -38,7 +38,6 @@ pub mod route;
 pub mod shared;
 pub mod site;
 mod socket;
-pub mod spelling;
 pub mod static_files;
 pub mod stats;
 mod step;

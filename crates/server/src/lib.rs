@@ -20,11 +20,9 @@ mod blocks;
 mod cli;
 #[cfg(test)]
 mod codes;
-mod colours;
 mod common;
 mod config;
 mod decisions;
-mod descriptors;
 mod dev;
 mod dump;
 mod events;

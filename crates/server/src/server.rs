@@ -12,13 +12,14 @@ use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
 use veche_hub::{Hub, Now, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::Driver;
+use veche_terminal::as_ms;
 
 use crate::access_log::Access;
 use crate::apps::{self, Here, Library, Wake};
 use crate::back_end::{BackEnd, Sockets};
 use crate::blocks::Blocks;
 use crate::common::Common;
-use crate::config::{Config, ConnectionCap, MemoryLimit, as_ms, unix_now_ms};
+use crate::config::{Config, ConnectionCap, MemoryLimit, unix_now_ms};
 use crate::decisions;
 use crate::dev::Dev;
 use crate::dump::{Dumps, Wanted};

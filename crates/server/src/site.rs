@@ -13,9 +13,10 @@ use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
 use veche_hub::{History, Namespace, Namespaces, Wildcards};
 use veche_proto::http;
 use veche_proto::websocket::{self, deflate};
+use veche_terminal::as_ms;
 
 use crate::apps::Library;
-use crate::config::{self, Config, as_ms};
+use crate::config::{self, Config};
 use crate::dev;
 use crate::hooks::Hooks;
 use crate::identity::Identities;

@@ -10,6 +10,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-mailbox", &[]),
     ("veche-net", &["veche-mailbox", "veche-types"]),
     ("veche-files", &[]),
+    (
+        "veche-terminal",
+        &["veche-calls", "veche-files", "veche-types"],
+    ),
     ("veche-tls", &["veche-files"]),
     ("veche-proto", &["veche-types"]),
     ("veche-centrifuge", &[]),
@@ -59,6 +63,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-files",
             "veche-mailbox",
             "veche-net",
+            "veche-terminal",
             "veche-tls",
             "veche-proto",
             "veche-hub",

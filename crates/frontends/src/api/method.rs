@@ -6,7 +6,7 @@ use crate::admin::Look;
 use crate::backend::{Backend, METHOD_NOT_FOUND, Progress, Shape, Unwilling};
 use crate::command::{self, BadCommand, Command, Target};
 use crate::shared::Shared;
-use crate::spelling::nearest;
+use veche_types::nearest;
 
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

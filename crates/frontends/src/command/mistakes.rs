@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::backend::{BAD_REQUEST, UNKNOWN_CHANNEL};
-use crate::spelling::nearest;
+use veche_types::nearest;
 
 /// What is wrong with an object; the text is for the person who wrote it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -243,8 +243,8 @@ impl Template {
 }
 
 fn hint(name: &str, known: impl Iterator<Item = &'static str>) -> String {
-    match crate::config::nearest(name, known) {
-        Some(near) => crate::config::did_you_mean(&format!("${near}")),
+    match veche_types::nearest(name, known) {
+        Some(near) => veche_terminal::did_you_mean(&format!("${near}")),
         None => String::new(),
     }
 }

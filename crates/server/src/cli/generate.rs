@@ -6,7 +6,7 @@ use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use super::Cli;
-use super::exit::{Exit, Failure, print};
+use veche_terminal::exit::{Exit, Failure, print};
 
 /// Prints the script that a shell reads.
 pub(super) fn completions(shell: Shell) -> Result<(), Failure> {

@@ -11,9 +11,9 @@ use clap::Args;
 
 use super::ControlArgs;
 use super::control;
-use super::exit::{Exit, Failure, written};
 use crate::decisions::Wanted;
 use crate::supervisor::request::{Command, Request};
+use veche_terminal::exit::{Exit, Failure, written};
 
 /// The user and the channel to filter by.
 #[derive(Args, Debug)]

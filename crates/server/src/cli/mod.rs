@@ -21,7 +21,6 @@ mod check;
 mod control;
 mod dev;
 mod dump;
-mod exit;
 mod generate;
 mod history;
 mod log;
@@ -33,8 +32,8 @@ mod reference;
 mod status;
 mod test;
 
-use exit::{Exit, Failure};
 use status::Form;
+use veche_terminal::{Exit, Failure, exit};
 
 /// The realtime application server: it holds the connections, your back end pushes.
 #[derive(Debug, Parser)]
@@ -181,7 +180,8 @@ struct PushArgs {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    config::parse_duration(text).ok_or_else(|| "expected a duration such as \"30s\"".to_owned())
+    veche_terminal::parse_duration(text)
+        .ok_or_else(|| "expected a duration such as \"30s\"".to_owned())
 }
 
 /// Runs the command line of this process.
@@ -221,7 +221,7 @@ fn suggest(error: &mut clap::Error) {
     }
     let cli = Cli::command();
     let names = cli.get_subcommands().filter(|one| !one.is_hide_set());
-    if let Some(meant) = config::nearest(given, names.map(clap::Command::get_name)) {
+    if let Some(meant) = veche_types::nearest(given, names.map(clap::Command::get_name)) {
         let meant = ContextValue::Strings(vec![meant.to_owned()]);
         error.insert(ContextKind::SuggestedSubcommand, meant);
     }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use clap::CommandFactory as _;
 
 use super::Cli;
-use super::exit::CODES;
+use veche_terminal::exit::CODES;
 
 fn page() -> String {
     let mut page = String::from(

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::control::Control;
-use super::exit::{Exit, Failure, print, print_line};
 use crate::supervisor::request::Command;
+use veche_terminal::exit::{Exit, Failure, print, print_line};
 
 /// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use veche_frontends::access::Networks;
 use veche_frontends::rate::Rate;
+use veche_terminal::{Problem, Problems, Report, shown};
 
 use super::acme::Acme;
 use super::directives::Section;
@@ -18,7 +19,6 @@ use super::identity::KeySource;
 use super::names::parse_network;
 use super::raw::{self, Table};
 use super::readiness::made_by_systemd;
-use super::report::{Problem, Problems, Report, shown};
 use super::types::*;
 use super::value::Value;
 

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
+use veche_types::nearest;
+
 use super::names::METHODS;
-use super::report::nearest;
 use super::types::WORKERS_MAX;
 use super::value::Kind;
 

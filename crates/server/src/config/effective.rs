@@ -5,9 +5,9 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
+use veche_terminal::shown;
 
 use super::directives::{Change, Directive, Section};
-use super::report::shown;
 use super::value::Value;
 
 /// All values, in the order of the table of directives.

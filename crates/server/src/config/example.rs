@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use veche_terminal::{format_duration, format_size};
+
 use super::directives::{Default, Directive};
-use super::units::{format_duration, format_size};
 use super::value::Kind;
 
 /// Defaults that show nothing of what can be written.

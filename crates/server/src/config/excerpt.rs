@@ -3,15 +3,12 @@
 //! Secrets are left out of the line, and of URLs user information and query. Which directive a problem is about is read
 //! off the text: the message begins with its name, or its line does, and the section is the last header before it.
 
-use std::fmt::Write as _;
-
-use serde_json::{Map, Value as Json, json};
 use veche_calls::masked;
+use veche_terminal::{Excerpt, Place, Problem};
+use veche_types::nearest;
 
 use super::directives::{Directive, Section};
-use super::report::{Place, Problem, nearest, shown};
 use super::value::Kind;
-use crate::colours::{Colour, Colours};
 
 /// Problems with an excerpt: of a file that is no configuration at all, the first ones are enough.
 const EXPLAINED_MAX: usize = 20;
@@ -20,53 +17,41 @@ const LINE_CHARS_MAX: usize = 100;
 /// and how much of it may stand before what is wrong.
 const BEFORE_CHARS_MAX: usize = 60;
 
-/// What is shown of a problem beside its message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Excerpt {
-    line: String,
-    /// Characters of `line` before the caret.
-    indent: usize,
-    carets: usize,
-    /// A line that is right: `drain_time = "30s"`.
-    example: Option<String>,
-}
-
 /// Adds their excerpts to problems of a configuration with that text.
 pub(super) fn explain(problems: &mut [Problem], text: &str) {
     for problem in problems.iter_mut().take(EXPLAINED_MAX) {
         if let Some(place) = problem.place {
-            problem.excerpt = Excerpt::at(place, &problem.message, text);
+            problem.excerpt = excerpt_at(place, &problem.message, text);
         }
     }
 }
 
-impl Excerpt {
-    fn at(place: Place, message: &str, text: &str) -> Option<Self> {
-        let lines: Vec<&str> = text.lines().take(place.line as usize).collect();
-        let line = *lines.last()?;
-        let (section, name) = assignment_at(&lines);
-        let directive = section.and_then(|section| directive_of(section, name, message));
-        let column = place.column as usize - 1;
-        let (line, column) = match is_secret(name, directive) {
-            true => hidden(line, column),
-            false => (masked_urls(line), column),
-        };
-        let line: Vec<char> = line.chars().map(blank_for_control).collect();
-        let column = column.min(line.len());
-        let start = match line.len() > LINE_CHARS_MAX && column > BEFORE_CHARS_MAX {
-            true => column - BEFORE_CHARS_MAX,
-            false => 0,
-        };
-        let piece = &line[start..line.len().min(start + LINE_CHARS_MAX)];
-        let carets = token_length(&piece[column - start..]);
-        let cut = if start > 0 { "…" } else { "" };
-        Some(Self {
-            line: format!("{cut}{}", piece.iter().collect::<String>().trim_end()),
-            indent: column - start + cut.chars().count(),
-            carets,
-            example: directive.and_then(Directive::example),
-        })
-    }
+/// Returns the excerpt of a problem at that place; `None` where the text has no such line.
+fn excerpt_at(place: Place, message: &str, text: &str) -> Option<Excerpt> {
+    let lines: Vec<&str> = text.lines().take(place.line as usize).collect();
+    let line = *lines.last()?;
+    let (section, name) = assignment_at(&lines);
+    let directive = section.and_then(|section| directive_of(section, name, message));
+    let column = place.column as usize - 1;
+    let (line, column) = match is_secret(name, directive) {
+        true => hidden(line, column),
+        false => (masked_urls(line), column),
+    };
+    let line: Vec<char> = line.chars().map(blank_for_control).collect();
+    let column = column.min(line.len());
+    let start = match line.len() > LINE_CHARS_MAX && column > BEFORE_CHARS_MAX {
+        true => column - BEFORE_CHARS_MAX,
+        false => 0,
+    };
+    let piece = &line[start..line.len().min(start + LINE_CHARS_MAX)];
+    let carets = token_length(&piece[column - start..]);
+    let cut = if start > 0 { "…" } else { "" };
+    Some(Excerpt {
+        line: format!("{cut}{}", piece.iter().collect::<String>().trim_end()),
+        indent: column - start + cut.chars().count(),
+        carets,
+        example: directive.and_then(Directive::example),
+    })
 }
 
 /// The section that the last of `lines` is in, and the name whose value it is part of.
@@ -165,63 +150,11 @@ fn token_length(rest: &[char]) -> usize {
     }
 }
 
-impl Problem {
-    /// Its message, and below it the excerpt.
-    pub(crate) fn explained(&self, colour: Colour, colours: Colours) -> String {
-        let mut out = String::new();
-        let place = format!("{}:", self.location());
-        let _ = write!(
-            out,
-            "{} {}",
-            colours.paint(Colour::Bold, &place),
-            colours.paint(colour, &self.message)
-        );
-        let (Some(excerpt), Some(place)) = (&self.excerpt, self.place) else {
-            return out;
-        };
-        let number = place.line.to_string();
-        let empty = " ".repeat(number.len());
-        let gutter = |text: &str, bar: &str| colours.paint(Colour::Dim, &format!("  {text} {bar}"));
-        let carets = format!(
-            "{}{}",
-            " ".repeat(excerpt.indent),
-            "^".repeat(excerpt.carets)
-        );
-        let _ = write!(
-            out,
-            "\n{} {}\n{} {}",
-            gutter(&number, "|"),
-            excerpt.line,
-            gutter(&empty, "|"),
-            colours.paint(colour, &carets)
-        );
-        if let Some(example) = &excerpt.example {
-            let example = colours.paint(Colour::Green, example);
-            let _ = write!(out, "\n{} example: {example}", gutter(&empty, "="));
-        }
-        out
-    }
-
-    /// Returns the problem as a JSON object for editors.
-    pub(crate) fn to_json(&self, severity: &str) -> Json {
-        let mut json = Map::new();
-        json.insert("severity".to_owned(), severity.into());
-        json.insert("file".to_owned(), shown(&self.file).to_string().into());
-        if let Some(place) = self.place {
-            json.insert("line".to_owned(), place.line.into());
-            json.insert("column".to_owned(), place.column.into());
-        }
-        json.insert("message".to_owned(), self.message.as_str().into());
-        if let Some(example) = self.excerpt.as_ref().and_then(|one| one.example.as_ref()) {
-            json.insert("example".to_owned(), json!(example));
-        }
-        Json::Object(json)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use veche_terminal::{Colour, Colours};
 
     use super::*;
 

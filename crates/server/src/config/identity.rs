@@ -7,6 +7,7 @@ use veche_calls::SecretUrl;
 use veche_frontends::identity::token::Place;
 use veche_frontends::rate::Rate;
 use veche_jwt::{Keys, Rules, SECRET_BYTES_MIN};
+use veche_terminal::plain;
 
 /// `[jwt]` or `[subscription_jwt]`: tokens of one issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +143,7 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
         .and_then(|opened| opened.take(KEYS_BYTES_MAX).read_to_end(&mut bytes));
     match read {
         Ok(_) => Ok(bytes),
-        Err(error) => Err(format!("{}: {}", file.display(), super::plain(&error))),
+        Err(error) => Err(format!("{}: {}", file.display(), plain(&error))),
     }
 }
 

@@ -9,6 +9,7 @@ use std::cell::LazyCell;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use veche_terminal::{Report, plain, read, read_text};
 use veche_tls::{Certificate, Roots};
 
 mod acme;
@@ -20,13 +21,12 @@ mod excerpt;
 mod hooks;
 mod identity;
 mod names;
+mod rates;
 mod raw;
 mod readiness;
 #[cfg(test)]
 mod reference;
-mod report;
 mod types;
-mod units;
 mod value;
 
 #[cfg(test)]
@@ -37,41 +37,17 @@ pub(crate) use checked::{EXPIRY_WARNING_DAYS, expires};
 pub(crate) use hooks::Hooks;
 pub(crate) use identity::{IdentityHook, Jwt, KeySource, Pam, Published};
 pub(crate) use names::{ChannelPattern, Field, Identity, OriginRule};
-pub(crate) use raw::document;
 pub(crate) use readiness::faults;
-pub(crate) use report::{Problem, Problems, Report, did_you_mean, nearest, shown};
 pub(crate) use types::*;
-pub(crate) use units::{as_ms, parse_duration, parse_size};
-pub(crate) use value::describe;
 
 #[cfg(test)]
 pub(crate) use directives::Section;
 #[cfg(test)]
 pub(crate) use reference::assert_page_is_current;
 
-/// The longest file that is read: a mistake in `-c` should not fill the memory, and two of them fit a line of the
-/// server process's control socket.
-const FILE_BYTES_MAX: u64 = 1 << 20;
-
 /// Reads and checks the file at `path`. The report has every problem that was found.
 pub(crate) fn load(path: &Path) -> Result<Config, Report> {
     parse(path, &read(path)?)
-}
-
-/// The text of the file at `path`, for [`parse`].
-pub(crate) fn read(path: &Path) -> Result<String, Report> {
-    read_text(path).map_err(|error| {
-        let problem = Problem {
-            file: path.to_owned(),
-            place: None,
-            message: unreadable(&error),
-            excerpt: None,
-        };
-        Report {
-            problems: vec![problem],
-            unreadable: true,
-        }
-    })
 }
 
 /// Checks `text`, which was read from `path`: relative paths start there, and problems name it.
@@ -218,37 +194,4 @@ pub(crate) fn unix_now_s() -> i64 {
 /// runs has to be stoppable while its file is being edited.
 pub(crate) fn control_of(path: &Path) -> io::Result<PathBuf> {
     Ok(checked::control_of(path, &read_text(path)?))
-}
-
-fn read_text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    veche_files::read(path)?
-        .take(FILE_BYTES_MAX + 1)
-        .read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other("it is longer than 1 MiB"));
-    }
-    Ok(text)
-}
-
-/// Why the configuration file can't be read, and how to have one where there is none.
-pub(crate) fn unreadable(error: &io::Error) -> String {
-    let hint = match error.kind() {
-        io::ErrorKind::NotFound => {
-            "; name another one with -c FILE, or make a new application with `veche new NAME`"
-        }
-        _ => "",
-    };
-    format!("can't be read: {}{hint}", plain(error))
-}
-
-/// An error of the system as people say it, without its number.
-pub(crate) fn plain(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
-        io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
-        _ => error.to_string(),
-    }
 }

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use veche_terminal::{Problems, describe, did_you_mean, document};
+use veche_types::nearest;
 
 use super::directives::{self, Default, Directive, Section};
 use super::effective::{Origin, Setting};
-use super::report::{Problems, did_you_mean, nearest};
-use super::value::{Kind, Value, describe};
+use super::value::{Kind, Value};
 
 /// One table of the file, or of the defaults where the file has none.
 pub(super) struct Table {
@@ -39,11 +40,8 @@ pub(super) const TABLES_MAX: usize = 1_024;
 
 /// Reads all of `text`. The tables come in the order of the sections; those that don't repeat are always there.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
-    let list = |name: &str| {
-        let section = section_named(name).filter(|section| section.repeats());
-        section.map(Section::header)
-    };
-    let (document, broken_lines) = document(text, list, problems);
+    let header = |name: &str| section_named(name).map(Section::header);
+    let (document, broken_lines) = document(text, header, problems);
     let mut walk = Walk {
         problems,
         broken_lines,
@@ -73,114 +71,6 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
     walk.tables
         .sort_by_key(|table| (order(table.section), table.index));
     walk.tables
-}
-
-/// Parses `text` as far as it goes and reports what is no TOML; `list` knows the headers of sections that repeat.
-/// Also the lines on which the parser went on with a guess: what it guessed wrong there is no news.
-pub(crate) fn document<'t>(
-    text: &'t str,
-    list: impl Fn(&str) -> Option<&'static str>,
-    problems: &mut Problems<'_>,
-) -> (Spanned<DeTable<'t>>, Vec<u32>) {
-    let (document, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let message = not_toml(text, error.message(), error.span(), &list);
-        problems.add(
-            error.span().map(|span| span.start),
-            format!("not TOML: {message}"),
-        );
-    }
-    let broken_lines = errors
-        .iter()
-        .filter_map(|e| Some(problems.place(e.span()?.start).line))
-        .collect();
-    (document, broken_lines)
-}
-
-/// The parser's message, in better words where the mistake is a common one.
-fn not_toml(
-    text: &str,
-    message: &str,
-    span: Option<std::ops::Range<usize>>,
-    list: &impl Fn(&str) -> Option<&'static str>,
-) -> String {
-    let Some(span) = span else {
-        return message.to_owned();
-    };
-    let word = text.get(span.clone()).unwrap_or_default();
-    if message == "duplicate key" {
-        return match list(word) {
-            Some(header) => format!("duplicate key; write {header}"),
-            None => format!("duplicate key: {word:?} was there before"),
-        };
-    }
-    let (before, rest) = (
-        text.get(..span.start).unwrap_or_default(),
-        text.get(span.start..).unwrap_or_default(),
-    );
-    let bare = &rest[..rest
-        .find(|c: char| c.is_whitespace() || c == '#')
-        .unwrap_or(rest.len())];
-    if before.trim_end_matches(' ').ends_with('=')
-        && bare.starts_with(|c: char| c.is_alphabetic() || c == '/')
-    {
-        return format!(
-            "text stands in quotes: {:?}",
-            bare.chars().take(60).collect::<String>()
-        );
-    }
-    if matches!(
-        message,
-        "key with no value, expected `=`"
-            | "invalid unquoted key, expected letters, numbers, `-`, `_`"
-    ) {
-        return unassigned(line_at(text, span.start), message);
-    }
-    if matches!(
-        message,
-        "invalid basic string, expected `\"`" | "invalid literal string, expected `'`"
-    ) {
-        return format!("{message}: the text in quotes has no end on its line");
-    }
-    message.to_owned()
-}
-
-/// The line of byte `offset`, without blanks around it.
-fn line_at(text: &str, offset: usize) -> &str {
-    let (before, rest) = text.split_at_checked(offset).unwrap_or((text, ""));
-    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    let end = offset + rest.find('\n').unwrap_or(rest.len());
-    text.get(start..end).unwrap_or_default().trim()
-}
-
-/// The message about a line without `=`, with the line as TOML has it where its other notation can be told.
-fn unassigned(line: &str, message: &str) -> String {
-    let is_name = |name: &str| {
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
-    let value = |text: &str| {
-        let text = text.trim();
-        match text.parse::<f64>().is_ok() || matches!(text, "true" | "false") {
-            true => text.to_owned(),
-            false => format!("\"{}\"", text.trim_matches('"')),
-        }
-    };
-    let line = line.strip_prefix("- ").unwrap_or(line);
-    let hint = match line.split_once(':') {
-        Some((name, "")) if is_name(name) => {
-            let header = section_named(name).map_or("[section]", Section::header);
-            format!("; this looks like YAML, the configuration is TOML: write {header}")
-        }
-        Some((name, text)) if is_name(name) && text.starts_with(' ') => format!(
-            "; this looks like YAML, the configuration is TOML: write {name} = {}",
-            value(text)
-        ),
-        _ => match line.split_once(' ') {
-            Some((name, text)) if is_name(name) => format!("; write {name} = {}", value(text)),
-            _ => return message.to_owned(),
-        },
-    };
-    format!("{message}{hint}")
 }
 
 fn section_named(name: &str) -> Option<Section> {

@@ -9,11 +9,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path};
 
 use rustix::fs::{Access, access};
+use veche_terminal::{Place, Problem};
 
 use super::directives::Section;
 use super::effective::{Origin, Setting};
 use super::excerpt;
-use super::report::{Place, Problem};
 use super::types::{Config, SecretSource};
 use super::value::{CertificateSource, Value};
 use crate::account::{Account, AccountError, Right};

@@ -17,6 +17,7 @@ use veche_frontends::rate::Rate;
 use veche_frontends::route::Headers;
 use veche_frontends::static_files::Encoding;
 use veche_hub::{Recovery, Told};
+use veche_terminal::Problem;
 
 use crate::access_log::Template;
 
@@ -26,7 +27,6 @@ use super::effective::Effective;
 use super::hooks::{Hooks, RouteHooks};
 use super::identity::{IdentityHook, Jwt, Pam};
 use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
-use super::report::Problem;
 
 /// A whole checked configuration.
 #[derive(Clone, Debug, PartialEq)]

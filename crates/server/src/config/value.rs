@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use veche_calls::masked;
 use veche_frontends::rate::Rate;
-
-use super::report::nearest_hint;
-use super::types::{Secret, SecretSource};
-use super::units::{
-    format_duration, format_rate, format_size, parse_duration, parse_rate, parse_size,
+use veche_terminal::{
+    describe, format_duration, format_size, masked_text, nearest_hint, parse_duration, parse_size,
 };
+
+use super::rates::{format_rate, parse_rate};
+use super::types::{Secret, SecretSource};
 
 /// The type of a directive with its range.
 #[derive(Clone, Copy, Debug)]
@@ -327,7 +326,7 @@ impl Kind {
 impl fmt::Display for Value {
     /// As TOML, with secrets masked.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = |text: &str| toml::Value::from(shown(text)).to_string();
+        let quoted = |text: &str| toml::Value::from(masked_text(text)).to_string();
         match self {
             Self::Off => f.write_str("\"off\""),
             Self::Word(word) => write!(f, "\"{word}\""),
@@ -470,21 +469,10 @@ fn source_of(
     }
 }
 
-/// The longest piece of a found value that an error repeats, in characters.
-const FOUND_CHARS_MAX: usize = 60;
-
-/// A text of the configuration for others to see: a URL has no user information and no query.
-fn shown(text: &str) -> String {
-    match text.contains("://") {
-        true => masked(text),
-        false => text.to_owned(),
-    }
-}
-
 /// The same of each text in a value.
 fn without_secrets(value: toml::Value) -> toml::Value {
     match value {
-        toml::Value::String(text) => shown(&text).into(),
+        toml::Value::String(text) => masked_text(&text).into(),
         toml::Value::Array(list) => {
             toml::Value::Array(list.into_iter().map(without_secrets).collect())
         }
@@ -494,37 +482,6 @@ fn without_secrets(value: toml::Value) -> toml::Value {
             toml::Value::Table(members.collect())
         }
         other => other,
-    }
-}
-
-/// A found value on one line, as it would be written; a URL without its secrets.
-pub(crate) fn describe(found: &DeValue<'_>) -> String {
-    match found {
-        DeValue::String(text) if text.is_empty() => "an empty string".to_owned(),
-        DeValue::String(text) if text.chars().count() > FOUND_CHARS_MAX => {
-            format!(
-                "{:?}…",
-                shown(text)
-                    .chars()
-                    .take(FOUND_CHARS_MAX)
-                    .collect::<String>()
-            )
-        }
-        DeValue::String(text) => format!("{:?}", shown(text)),
-        DeValue::Integer(number) => number.to_string(),
-        DeValue::Float(number) => number.to_string(),
-        DeValue::Boolean(flag) => flag.to_string(),
-        DeValue::Datetime(_) => "a date or time".to_owned(),
-        DeValue::Array(list) if list.is_empty() => "an empty list".to_owned(),
-        DeValue::Array(list) if strings(found).is_none() => {
-            let odd = list.iter().find(|item| item.get_ref().as_str().is_none());
-            format!(
-                "a list with {} in it",
-                odd.map_or_else(String::new, |item| describe(item.get_ref()))
-            )
-        }
-        DeValue::Array(_) => "a list of strings".to_owned(),
-        DeValue::Table(_) => "a table".to_owned(),
     }
 }
 

@@ -18,9 +18,10 @@ use tracing::warn;
 use veche_calls::{Outcome, SecretUrl};
 use veche_frontends::hooks::{BackEndId, Decider, Kind, Question, Verdict};
 use veche_outbound::Outbound;
+use veche_terminal::as_ms;
 
 use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Gate, Request, Seldom, sign};
-use crate::config::{self, Config, as_ms};
+use crate::config::{self, Config};
 use crate::process::{Clock, now};
 
 use answer::Said;

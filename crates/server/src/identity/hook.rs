@@ -14,13 +14,14 @@ use veche_frontends::identity::hook::{Hook, Question};
 use veche_frontends::identity::{Desk, Finding, Unknown};
 use veche_hub::ConnectionId;
 use veche_outbound::Outbound;
+use veche_terminal::as_ms;
 
 use super::cache::Digest;
 use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::{Answer, Breaker, Gate, Request, Seldom};
-use crate::config::{self, as_ms, unix_now_ms};
+use crate::config::{self, unix_now_ms};
 use crate::process::{Clock, now};
 
 /// Longest answer, in bytes.

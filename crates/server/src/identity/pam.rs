@@ -21,6 +21,7 @@ use veche_frontends::identity::basic::{Credentials, Login};
 use veche_frontends::identity::{Desk, Finding, Unknown, Word};
 use veche_hub::ConnectionId;
 use veche_pam::{Answer, Question, Service};
+use veche_terminal::as_ms;
 use zeroize::Zeroizing;
 
 use super::cache::{Cache, Digest};
@@ -28,7 +29,7 @@ use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::Seldom;
-use crate::config::{self, as_ms};
+use crate::config;
 use crate::guesses::Guesses;
 use crate::process::{Clock, now};
 use pool::{Asker, Job, Pool, Ticket, Trouble};

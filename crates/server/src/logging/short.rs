@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::format::{FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::sink::Output;
-use crate::colours::{Colour, Colours};
+use veche_terminal::{Colour, Colours};
 
 /// Whose information, such as processes that start and end, tells developers nothing.
 const OPERATIONS: &[&str] = &[

@@ -35,7 +35,9 @@ use self::link::Link;
 use self::message::{ListenerSockets, ToServer, ToSupervisor, VERSION};
 pub(crate) use self::restarts::{Ending, Restarts};
 use self::signals::Signals;
-use crate::config::{Config, as_ms};
+use veche_terminal::as_ms;
+
+use crate::config::Config;
 use crate::decisions;
 use crate::dump::Wanted;
 use crate::pulse::Stuck;

@@ -19,6 +19,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
+use veche_terminal::as_ms;
 
 use super::door::Door;
 use super::listening::Listening;
@@ -26,7 +27,6 @@ use super::reload::Loaded;
 use super::server::Server;
 use super::{Ended, ServeError, Supervisor};
 use crate::account::Account;
-use crate::config::as_ms;
 use crate::logging;
 use crate::process::link::Link;
 use crate::process::message::ListenerSockets;

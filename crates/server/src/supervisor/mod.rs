@@ -51,13 +51,15 @@ use self::status::PendingStatus;
 use self::stopping::Stopping;
 use self::upgrade::{Change, Kind, Retiring, Upgrade};
 use self::watchdog::Watchdog;
+use veche_terminal::Report;
+
 use crate::account::{Account, AccountError};
-use crate::config::{Config, Report};
-use crate::descriptors::{self, Raised};
+use crate::config::Config;
 use crate::logging::{self, LogError, Logs};
 use crate::process::message::ToServer;
 use crate::process::signals::Signals;
 use crate::process::{Restarts, now, poll_once};
+use veche_net::descriptors::{self, Raised};
 
 /// How a supervisor came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,8 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use veche_script::{Case, Code, Ended};
+use veche_terminal::plain;
 
-use crate::config::{Config, plain};
+use crate::config::Config;
 use crate::process::now;
 use conduct::{LogLine, Run};
 use world::Ground;

@@ -3,8 +3,8 @@
 use veche_load::memory::{self, Weight};
 use veche_load::plan::Plan;
 
-use crate::cli::exit::{Exit, Failure};
-use crate::descriptors;
+use veche_net::descriptors;
+use veche_terminal::exit::{Exit, Failure};
 
 /// Descriptors that a process has use for beside its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;

@@ -28,13 +28,13 @@ use veche_load::plan::Plan;
 use veche_load::report::{Report, compare, files, html, text};
 use veche_load::run::{Around, RunError, run as run_plan};
 
-use super::exit::{self, Exit, Failure};
 use options::{
     BroadcastArgs, Common, CompareArgs, EchoArgs, HttpArgs, Output, PushArgs, ScriptArgs,
     ShootoutArgs, StormArgs,
 };
 use scenario::ScenarioArgs;
 use screen::Line;
+use veche_terminal::exit::{self, Exit, Failure};
 
 /// Measure a server.
 #[derive(Args, Debug)]

@@ -9,7 +9,6 @@ use veche_load::heartbeat::Heartbeat;
 use veche_load::pace::Arrivals;
 
 use crate::cli::duration;
-use crate::config;
 
 /// What all questions have in common.
 #[derive(Args, Debug)]
@@ -445,7 +444,7 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 fn size(text: &str) -> Result<usize, String> {
-    config::parse_size(text)
+    veche_terminal::parse_size(text)
         .and_then(|bytes| usize::try_from(bytes).ok())
         .ok_or_else(|| "expected a size such as \"20\" or \"8KiB\"".to_owned())
 }

@@ -22,7 +22,7 @@ use super::options::{
     BroadcastArgs, Common, EchoArgs, HttpArgs, Pause, PayloadArgs, PublishArgs, PushArgs, Rate,
     ShootoutArgs, ShootoutKind, Span, StormArgs,
 };
-use crate::cli::exit::{Exit, Failure};
+use veche_terminal::exit::{Exit, Failure};
 
 pub(super) fn storm(args: &StormArgs) -> Result<Plan, Failure> {
     let endpoints = endpoints(&args.urls, &args.common)?;

@@ -21,10 +21,11 @@ use veche_script::LoadRun;
 use super::options::ScriptArgs;
 use super::screen::Line;
 use super::{deliver, interrupts, mask, not_run, plan, started, verdict};
-use crate::cli::exit::{Exit, Failure};
 use crate::config::{self, Config};
 use crate::process::{Restarts, ServerControl, Start};
-use crate::{descriptors, logging, server};
+use crate::{logging, server};
+use veche_net::descriptors;
+use veche_terminal::exit::{Exit, Failure};
 
 /// Time for closing handshakes at the end.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -85,7 +86,11 @@ pub(super) fn run(args: &ScriptArgs) -> Result<(), Failure> {
 /// The configuration of a server that does nothing but run the script.
 fn configure(args: &ScriptArgs) -> Result<Config, Failure> {
     let script = args.script.canonicalize().map_err(|error| {
-        let words = format!("{}: {}", args.script.display(), config::plain(&error));
+        let words = format!(
+            "{}: {}",
+            args.script.display(),
+            veche_terminal::plain(&error)
+        );
         Failure::new(Exit::Usage, words)
     })?;
     // A configuration has a listener; this one is never opened.

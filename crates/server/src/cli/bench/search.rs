@@ -13,7 +13,7 @@ use super::options::Common;
 use super::scenario::{Promise, judge_phase, rate_reached, show_time};
 use super::screen::Line;
 use super::{deliver, measure, was_whole};
-use crate::cli::exit::{self, Exit, Failure};
+use veche_terminal::exit::{self, Exit, Failure};
 
 /// It ends where the rates that held and did not hold differ by at most this factor.
 const NARROW: f64 = 1.05;

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use veche_terminal::{nearest_hint, shown};
+
 use super::{Checker, Served, text};
 use crate::config::raw::Table;
-use crate::config::report::{nearest_hint, shown};
 use crate::config::types::App;
 use crate::config::value::Value;
 

@@ -3,13 +3,13 @@
 use veche_calls::SecretUrl;
 use veche_frontends::hooks::Kind;
 use veche_hub::{Publishing, Subscribing};
+use veche_terminal::nearest_hint;
 
 use super::identity::{duration, is_near, number, parse_url};
 use super::{Checker, text};
 use crate::config::hooks::{Hooks, RouteHook, RouteHooks};
 use crate::config::names::parse_header_name;
 use crate::config::raw::Table;
-use crate::config::report::nearest_hint;
 use crate::config::types::{Handler, Namespace, Route};
 use crate::config::value::Value;
 

@@ -2,13 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use veche_terminal::did_you_mean;
+
 use super::{Checker, text, word};
 use veche_frontends::access::{Access, Hosts};
 
 use crate::config::directives::ROLES;
 use crate::config::names::{parse_client_address, parse_host, parse_network};
 use crate::config::raw::Table;
-use crate::config::report::did_you_mean;
 use crate::config::types::{CertificateFrom, Listener, Role};
 use crate::config::value::Value;
 

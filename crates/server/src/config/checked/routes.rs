@@ -4,6 +4,7 @@ use veche_calls::masked;
 use veche_frontends::identity::token::Anonymous;
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::{OverPace, Pacing};
+use veche_terminal::{did_you_mean, nearest_hint};
 
 use super::apps::Apps;
 use super::listeners::Checked;
@@ -13,7 +14,6 @@ use crate::config::names::{
     ChannelPattern, Identity, METHODS, MethodSet, OriginRule, RoutePath, Segment,
 };
 use crate::config::raw::Table;
-use crate::config::report::{did_you_mean, nearest_hint};
 use crate::config::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket};
 use crate::config::value::Value;
 

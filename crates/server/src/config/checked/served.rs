@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use veche_terminal::shown;
+
 use super::World;
 use crate::config::identity::Jwt;
 use crate::config::names::Identity;
-use crate::config::report::shown;
 use crate::config::types::{Config, Handler};
 
 /// A folder whose files are for clients.

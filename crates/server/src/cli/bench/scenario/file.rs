@@ -8,12 +8,12 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use veche_load::plan::Plan;
+use veche_terminal::Problems;
 
 use super::super::{Question, limits};
 use super::elsewhere::Elsewhere;
 use super::promise::Promise;
 use super::words::{KINDS, Word, Words, in_file_words};
-use crate::config::{self, Problems};
 
 /// What a file asks for.
 #[derive(Debug)]
@@ -45,14 +45,18 @@ const OF_A_PHASE: [&str; 5] = ["name", "kind", "together", "allow_bottleneck", "
 const OF_THE_FILE: [&str; 4] = ["phase", "promise", "allow_bottleneck", "stop_on_broken"];
 
 /// Reads and checks the file at `path`; its URLs lead `elsewhere`.
-pub(super) fn read(path: &Path, elsewhere: &Elsewhere) -> Result<Scenario, config::Report> {
-    parse(path, &config::read(path)?, elsewhere)
+pub(super) fn read(path: &Path, elsewhere: &Elsewhere) -> Result<Scenario, veche_terminal::Report> {
+    parse(path, &veche_terminal::read(path)?, elsewhere)
 }
 
-fn parse(path: &Path, text: &str, elsewhere: &Elsewhere) -> Result<Scenario, config::Report> {
+fn parse(
+    path: &Path,
+    text: &str,
+    elsewhere: &Elsewhere,
+) -> Result<Scenario, veche_terminal::Report> {
     let mut problems = Problems::new(path, text);
-    let list = |name: &str| (name == "phase").then_some("[[phase]]");
-    let (document, broken_lines) = config::document(text, list, &mut problems);
+    let header = |name: &str| (name == "phase").then_some("[[phase]]");
+    let (document, broken_lines) = veche_terminal::document(text, header, &mut problems);
     let mut walk = Walk {
         problems,
         broken_lines,
@@ -66,7 +70,7 @@ fn parse(path: &Path, text: &str, elsewhere: &Elsewhere) -> Result<Scenario, con
     if walk.problems.is_empty() {
         return Ok(scenario);
     }
-    Err(config::Report {
+    Err(veche_terminal::Report {
         problems: walk.problems.into_sorted(),
         unreadable: false,
     })
@@ -143,7 +147,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         let list = match value.get_ref() {
             DeValue::Array(list) if !list.is_empty() => list,
             found => {
-                let found = config::describe(found);
+                let found = veche_terminal::describe(found);
                 self.add(at, format!("expected tables [[phase]], found {found}"));
                 return Vec::new();
             }
@@ -158,7 +162,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         for item in list {
             let at = item.span().start;
             let Some(table) = item.get_ref().as_table() else {
-                let found = config::describe(item.get_ref());
+                let found = veche_terminal::describe(item.get_ref());
                 self.add(at, format!("expected a table [[phase]], found {found}"));
                 continue;
             };
@@ -212,7 +216,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
                 "name" => match value.get_ref().as_str() {
                     Some(text) if !text.trim().is_empty() => phase_name = Some(text.to_owned()),
                     _ => {
-                        let found = config::describe(value.get_ref());
+                        let found = veche_terminal::describe(value.get_ref());
                         self.add(
                             value.span().start,
                             format!("name: expected a name, found {found}"),
@@ -275,8 +279,9 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         let text = value.get_ref().as_str().unwrap_or_default();
         let kind = KINDS.iter().position(|kind| *kind == text);
         if kind.is_none() {
-            let hint = config::nearest(text, KINDS).map_or_else(String::new, config::did_you_mean);
-            let found = config::describe(value.get_ref());
+            let hint = veche_types::nearest(text, KINDS)
+                .map_or_else(String::new, veche_terminal::did_you_mean);
+            let found = veche_terminal::describe(value.get_ref());
             let message = format!("kind: expected {}, found {found}{hint}", one_of(&KINDS));
             self.add(value.span().start, message);
         }
@@ -342,7 +347,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
     fn promises(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<(Promise, usize)> {
         let mut promises = Vec::new();
         let Some(table) = value.get_ref().as_table() else {
-            let found = config::describe(value.get_ref());
+            let found = veche_terminal::describe(value.get_ref());
             self.add(
                 value.span().start,
                 format!(
@@ -382,7 +387,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
 
     fn flag(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> bool {
         value.get_ref().as_bool().unwrap_or_else(|| {
-            let found = config::describe(value.get_ref());
+            let found = veche_terminal::describe(value.get_ref());
             let message = format!("{name}: expected true or false, found {found}");
             self.add(value.span().start, message);
             false
@@ -392,8 +397,8 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
     fn unknown(&mut self, key: &Key<'_>, whose: &str, known: Vec<String>, more: &[&str]) {
         let name = key.get_ref().as_ref();
         let known = known.iter().map(String::as_str).chain(more.iter().copied());
-        let hint = match config::nearest(name, known) {
-            Some(meant) => config::did_you_mean(meant),
+        let hint = match veche_types::nearest(name, known) {
+            Some(meant) => veche_terminal::did_you_mean(meant),
             None => {
                 let has = |words: &&Words| words.has(name);
                 let homes = self.words.iter().zip(KINDS).filter(|(words, _)| has(words));

@@ -173,7 +173,7 @@ fn files_that_are_no_scenarios() {
 /// Each of them alone would do.
 #[test]
 fn phases_that_run_together_share_descriptors() {
-    let Some(maximum) = crate::descriptors::raise().expect("our own limit").to else {
+    let Some(maximum) = veche_net::descriptors::raise().expect("our own limit").to else {
         eprintln!("SKIPPED: no limit on descriptors");
         return;
     };

@@ -25,11 +25,11 @@ use super::screen::{self, Line};
 use super::{
     interrupts, measure, print_json, somebody_was_there, was_whole, write_page, write_timeline,
 };
-use crate::cli::exit::{self, Exit, Failure};
 use elsewhere::{Elsewhere, Place};
 pub(super) use figures::show_time;
 use file::{Phase, Scenario};
 pub(super) use promise::Promise;
+use veche_terminal::exit::{self, Exit, Failure};
 
 /// Flags of `bench scenario`.
 #[derive(Args, Debug)]

@@ -9,7 +9,6 @@ use veche_load::report::Report;
 use veche_load::report::model::Check;
 
 use super::figures::{FIGURES, Figure, Figures, Unit};
-use crate::config;
 
 /// One figure and its bound.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,7 +85,7 @@ impl Promise {
                 return Err(format!(
                     "{path}: expected {}, found {}",
                     expected(figure),
-                    config::describe(other)
+                    veche_terminal::describe(other)
                 ));
             }
         };
@@ -104,7 +103,7 @@ impl Promise {
             format!(
                 "{path}: expected {}, found {}",
                 expected(figure),
-                config::describe(value)
+                veche_terminal::describe(value)
             )
         })?;
         Ok(Self {
@@ -270,8 +269,11 @@ fn expected(figure: &Figure) -> String {
 
 fn unknown(path: &str) -> String {
     let names = || FIGURES.iter().map(|figure| figure.path);
-    if let Some(meant) = config::nearest(path, names()) {
-        return format!("unknown figure {path:?}{}", config::did_you_mean(meant));
+    if let Some(meant) = veche_types::nearest(path, names()) {
+        return format!(
+            "unknown figure {path:?}{}",
+            veche_terminal::did_you_mean(meant)
+        );
     }
     let group = path.split('.').next().unwrap_or_default();
     let of_group: Vec<&str> = names()

@@ -10,7 +10,6 @@ use veche_load::report::model::Check;
 
 use super::figures::show_time;
 use super::whole;
-use crate::config;
 
 /// Ends with a new line.
 pub(super) fn text(report: &Report, file: &Path) -> String {
@@ -25,7 +24,7 @@ pub(super) fn text(report: &Report, file: &Path) -> String {
     let _ = writeln!(
         out,
         "{}: {} phase{}, {:.1} s measured{stopped}\n",
-        config::shown(file),
+        veche_terminal::shown(file),
         report.phases.len(),
         if report.phases.len() == 1 { "" } else { "s" },
         report.seconds

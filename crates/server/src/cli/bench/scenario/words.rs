@@ -10,7 +10,6 @@ use clap::{Arg, ArgAction, Command, FromArgMatches as _, Subcommand as _};
 use toml::de::DeValue;
 
 use super::super::Question;
-use crate::config;
 
 /// What a phase may ask.
 pub(super) const KINDS: [&str; 5] = ["storm", "echo", "broadcast", "push", "http"];
@@ -98,7 +97,7 @@ impl Words {
             format!(
                 "expected {}, found {}",
                 expected(arg),
-                config::describe(value)
+                veche_terminal::describe(value)
             )
         })?;
         // By itself, so that the error is about this one.
@@ -111,7 +110,7 @@ impl Words {
                     || format!("expected {}", expected(arg)),
                     ToString::to_string,
                 );
-                Err(format!("{why}, found {}", config::describe(value)))
+                Err(format!("{why}, found {}", veche_terminal::describe(value)))
             }
         }
     }

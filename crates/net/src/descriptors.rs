@@ -10,15 +10,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What [`raise`] did; `None` is "no limit".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Raised {
+pub struct Raised {
     /// The soft limit as it was.
-    pub(crate) from: Option<u64>,
+    pub from: Option<u64>,
     /// The soft limit as it is: the hard one.
-    pub(crate) to: Option<u64>,
+    pub to: Option<u64>,
 }
 
 /// Raises the soft limit to the hard one.
-pub(crate) fn raise() -> io::Result<Raised> {
+///
+/// # Errors
+/// The system's.
+pub fn raise() -> io::Result<Raised> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Raised {
         from: limit.current,

@@ -5,25 +5,35 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::colours::Colours;
-use crate::config::Report;
+use crate::problems::Report;
 
 /// The exit codes, which scripts rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exit {
+pub enum Exit {
+    /// The command did what it was asked
     Ok = 0,
+    /// A configuration or a test has problems
     Config = 1,
+    /// The command line makes no sense
     Usage = 2,
+    /// No server answers
     NoServer = 3,
+    /// The server answered with an error
     Refused = 4,
+    /// The system refused something
     Failed = 5,
+    /// The server outlasted the wait for its end
     TimedOut = 6,
+    /// The server was killed before its drain was done
     Killed = 7,
+    /// A run of the load tester went wrong in part
     Errors = 8,
+    /// A run of the load tester was interrupted
     Interrupted = 130,
 }
 
 /// Each code with its meaning.
-pub(super) const CODES: [(Exit, &str); 10] = [
+pub const CODES: [(Exit, &str); 10] = [
     (Exit::Ok, "done"),
     (
         Exit::Config,
@@ -58,7 +68,8 @@ pub(super) const CODES: [(Exit, &str); 10] = [
 ];
 
 /// The codes as `--help` shows them.
-pub(super) fn table() -> String {
+#[must_use]
+pub fn table() -> String {
     let mut table = String::from("Exit codes:");
     for (exit, meaning) in CODES {
         table += &format!("\n  {}  {meaning}", exit as u8);
@@ -74,8 +85,9 @@ impl From<Exit> for ExitCode {
 
 /// Why a command could not do what it was asked.
 #[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) exit: Exit,
+pub struct Failure {
+    /// The code that the shell gets
+    pub exit: Exit,
     message: String,
     /// Whether the lines say by themselves what they are about: each begins with a file and a place.
     is_list: bool,
@@ -83,7 +95,8 @@ pub(super) struct Failure {
 
 impl Failure {
     /// `message` is what to do something about, without "veche: " in front.
-    pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
             message: message.into(),
@@ -92,12 +105,14 @@ impl Failure {
     }
 
     /// One that everything has been said about.
-    pub(super) fn silent(exit: Exit) -> Self {
+    #[must_use]
+    pub fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
     }
 
     /// Problems of a file, each on a line of its own.
-    pub(super) fn problems(exit: Exit, report: &Report) -> Self {
+    #[must_use]
+    pub fn problems(exit: Exit, report: &Report) -> Self {
         Self {
             is_list: true,
             ..Self::new(exit, report.explained(Colours::of(&io::stderr())))
@@ -105,12 +120,13 @@ impl Failure {
     }
 
     /// What to do something about.
-    pub(super) fn message(&self) -> &str {
+    #[must_use]
+    pub fn message(&self) -> &str {
         &self.message
     }
 
     /// Says it on standard error.
-    pub(super) fn print(&self) {
+    pub fn print(&self) {
         if self.message.is_empty() {
             return;
         }
@@ -127,13 +143,19 @@ impl From<Report> for Failure {
 }
 
 /// Writes to standard output.
-pub(super) fn print(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+///
+/// # Errors
+/// Standard output can't be written.
+pub fn print(text: fmt::Arguments<'_>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     written(out.write_fmt(text).and_then(|()| out.flush()))
 }
 
 /// The outcome of writing to standard output. A closed pipe is a success: `| head` has read all it wanted.
-pub(super) fn written(outcome: io::Result<()>) -> Result<(), Failure> {
+///
+/// # Errors
+/// Any other error of `outcome`.
+pub fn written(outcome: io::Result<()>) -> Result<(), Failure> {
     match outcome {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
             Exit::Failed,
@@ -143,7 +165,10 @@ pub(super) fn written(outcome: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// The same with a newline behind it.
-pub(super) fn print_line(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+/// Writes to standard output, with a newline behind the text.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_line(text: fmt::Arguments<'_>) -> Result<(), Failure> {
     print(format_args!("{text}\n"))
 }

@@ -4,27 +4,34 @@ use std::io::IsTerminal;
 
 /// How a piece of text stands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Colour {
+pub enum Colour {
+    /// In bold letters, in no colour of its own
     Bold,
+    /// Fainter than the text around it
     Dim,
+    /// Of errors, as a rule
     Red,
+    /// Of what is right, as a rule
     Green,
+    /// Of warnings, as a rule
     Yellow,
 }
 
 /// Whether there are any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Colours(bool);
+pub struct Colours(bool);
 
 impl Colours {
     /// Those of `stream`: a terminal has some, unless NO_COLOR is set (no-color.org).
-    pub(crate) fn of(stream: &impl IsTerminal) -> Self {
+    #[must_use]
+    pub fn of(stream: &impl IsTerminal) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self(stream.is_terminal() && !no_color)
     }
 
     /// `text` in that colour.
-    pub(crate) fn paint(self, colour: Colour, text: &str) -> String {
+    #[must_use]
+    pub fn paint(self, colour: Colour, text: &str) -> String {
         if !self.0 {
             return text.to_owned();
         }

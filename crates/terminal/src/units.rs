@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use veche_frontends::rate::Rate;
-
 /// Units of time with their length in milliseconds, longest first.
 const TIMES: [(&str, u64); 5] = [
     ("d", 86_400_000),
@@ -12,9 +10,6 @@ const TIMES: [(&str, u64); 5] = [
     ("s", 1_000),
     ("ms", 1),
 ];
-
-/// Times that a rate is for, in milliseconds.
-const WINDOWS: [(&str, u64); 3] = [("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
 /// Units of size with their length in bytes.
 const SIZES: [(&str, u64); 8] = [
@@ -29,7 +24,8 @@ const SIZES: [(&str, u64); 8] = [
 ];
 
 /// Reads a whole number with a unit of time, or `0`; `None` when it is anything else or too large.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+#[must_use]
+pub fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }
@@ -39,7 +35,8 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 /// Reads a whole number of bytes, with or without a unit; `None` when it is anything else or too large.
-pub(crate) fn parse_size(text: &str) -> Option<u64> {
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
     if unit.is_empty() {
         return Some(number);
@@ -48,31 +45,15 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(*bytes)
 }
 
-/// Reads a whole number from 1, with or without a unit of size, and what time it is for: `10/s`, `100/m`, `1MiB/h`.
-pub(crate) fn parse_rate(text: &str) -> Option<Rate> {
-    let (count, unit) = text.split_once('/')?;
-    let count = parse_size(count).filter(|count| *count > 0)?;
-    let (_, ms) = WINDOWS.iter().find(|(name, _)| *name == unit)?;
-    Some(Rate::new(count, *ms))
-}
-
-/// A way to write it that [`parse_rate`] reads.
-pub(crate) fn format_rate(rate: &Rate) -> String {
-    let unit = WINDOWS.iter().find(|(_, ms)| *ms == rate.window_ms());
-    let (unit, _) = unit.expect("parsed from one of them");
-    match rate.count() {
-        count if count.is_multiple_of(1 << 10) => format!("{}/{unit}", format_size(count)),
-        count => format!("{count}/{unit}"),
-    }
-}
-
 /// Whole milliseconds of it; more than fit are as many as fit.
-pub(crate) fn as_ms(duration: Duration) -> u64 {
+#[must_use]
+pub fn as_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The shortest way to write it that [`parse_duration`] reads.
-pub(crate) fn format_duration(duration: Duration) -> String {
+#[must_use]
+pub fn format_duration(duration: Duration) -> String {
     let ms = as_ms(duration);
     if ms == 0 {
         return "0".to_owned();
@@ -85,7 +66,8 @@ pub(crate) fn format_duration(duration: Duration) -> String {
 }
 
 /// The shortest way to write it with a binary unit that [`parse_size`] reads.
-pub(crate) fn format_size(bytes: u64) -> String {
+#[must_use]
+pub fn format_size(bytes: u64) -> String {
     match SIZES[..3]
         .iter()
         .find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit))
@@ -165,28 +147,5 @@ mod tests {
         }
         assert_eq!(format_duration(Duration::from_secs(90)), "90s");
         assert_eq!(format_size(256 * 1024), "256KiB");
-    }
-
-    #[test]
-    fn rates_are_read_and_written() {
-        for (text, count, window_ms) in [
-            ("10/s", 10, 1_000),
-            ("100/m", 100, 60_000),
-            ("64KiB/s", 65_536, 1_000),
-            ("1/h", 1, 3_600_000),
-        ] {
-            let rate = parse_rate(text).expect(text);
-            assert_eq!(
-                (rate.count(), rate.window_ms()),
-                (count, window_ms),
-                "{text}"
-            );
-            assert_eq!(format_rate(&rate), text);
-        }
-        for text in [
-            "", "10", "0/s", "10/d", "10 /x", "/s", "-1/s", "10/s/s", "1.5/s",
-        ] {
-            assert_eq!(parse_rate(text), None, "{text}");
-        }
     }
 }
