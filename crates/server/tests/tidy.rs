@@ -42,7 +42,16 @@ const EDGES: &[(&str, &[&str])] = &[
         "veche-worker",
         &["veche-frontends", "veche-hub", "veche-types"],
     ),
-    ("veche-load", &["veche-proto", "veche-net", "veche-tls"]),
+    (
+        "veche-load",
+        &[
+            "veche-proto",
+            "veche-net",
+            "veche-terminal",
+            "veche-tls",
+            "veche-types",
+        ],
+    ),
     (
         "veche-sim",
         &[

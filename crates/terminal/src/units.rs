@@ -34,6 +34,14 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     number.checked_mul(*ms).map(Duration::from_millis)
 }
 
+/// Reads a duration of a command line.
+///
+/// # Errors
+/// What was expected.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "expected a duration such as \"30s\"".to_owned())
+}
+
 /// Reads a whole number of bytes, with or without a unit; `None` when it is anything else or too large.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {

@@ -16,7 +16,6 @@ use crate::config;
 use crate::process::signals::Signals;
 use crate::supervisor::{self, Ended};
 
-mod bench;
 mod check;
 mod control;
 mod dev;
@@ -26,6 +25,7 @@ mod history;
 mod log;
 mod migrate;
 mod new;
+mod play;
 mod push;
 #[cfg(test)]
 mod reference;
@@ -33,7 +33,8 @@ mod status;
 mod test;
 
 use status::Form;
-use veche_terminal::{Exit, Failure, exit};
+use veche_load::cli::{self as bench, BenchArgs};
+use veche_terminal::{Exit, Failure, duration, exit};
 
 /// The realtime application server: it holds the connections, your back end pushes.
 #[derive(Debug, Parser)]
@@ -73,7 +74,7 @@ enum Command {
     Push(PushArgs),
     /// Measure a server: connections, messages, requests, pushes
     #[command(after_help = exit::table())]
-    Bench(Box<bench::BenchArgs>),
+    Bench(Box<BenchArgs>),
     /// Show how the running server is doing
     Status {
         /// Print the answer as one JSON object
@@ -179,11 +180,6 @@ struct PushArgs {
     data: OsString,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    veche_terminal::parse_duration(text)
-        .ok_or_else(|| "expected a duration such as \"30s\"".to_owned())
-}
-
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -277,7 +273,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Push(args) => push::run(&file, args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),
-        Command::Bench(args) => bench::run(&args),
+        Command::Bench(args) => bench::run(&args, &play::start),
         Command::Status {
             json,
             slow,

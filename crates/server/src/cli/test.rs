@@ -9,12 +9,12 @@ use std::time::Duration;
 use clap::Args;
 use veche_terminal::plain;
 
-use super::duration;
 use crate::config;
 use crate::process::now;
 use crate::server::WORKER_STACK_BYTES;
 use crate::testing::{self, Counts, Plan, Problem, Report, Step, Style};
 use veche_terminal::Colours;
+use veche_terminal::duration;
 use veche_terminal::exit::{Exit, Failure, print};
 
 /// What to run, and how.

@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use veche_load::plan::Plan;
-use veche_load::report::Report;
-use veche_load::report::model::{Search, SearchStep};
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::report::model::{Search, SearchStep};
 
 use super::options::Common;
 use super::scenario::{Promise, judge_phase, rate_reached, show_time};

@@ -16,10 +16,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 
+use crate::Progress;
+use crate::report::model::{Check, Ledger, Report, ServerUse};
+use crate::run::is_running;
 use clap::Args;
-use veche_load::Progress;
-use veche_load::report::model::{Check, Ledger, Report, ServerUse};
-use veche_load::run::is_running;
 
 use super::screen::{self, Line};
 use super::{
@@ -377,7 +377,7 @@ fn deliver(report: &Report, args: &ScenarioArgs) -> Result<(), Failure> {
         return print_json(report);
     }
     if args.full {
-        let text = veche_load::report::text::text(report, screen::style());
+        let text = crate::report::text::text(report, screen::style());
         exit::print(format_args!("{text}\n"))?;
     }
     exit::print(format_args!("{}", text::text(report, &args.file)))

@@ -5,8 +5,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use veche_load::report::Report;
-use veche_load::report::model::Check;
+use crate::report::Report;
+use crate::report::model::Check;
 
 use super::figures::show_time;
 use super::whole;
@@ -108,7 +108,7 @@ fn clean(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use veche_load::report::model::{Latency, Settings};
+    use crate::report::model::{Latency, Settings};
 
     use super::*;
 

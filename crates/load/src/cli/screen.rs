@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use veche_load::report::{Style, progress};
-use veche_load::{Progress, Stage};
+use crate::report::{Style, progress};
+use crate::{Progress, Stage};
 
 /// How texts on standard output are to look.
 pub(super) fn style() -> Style {

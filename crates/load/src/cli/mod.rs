@@ -1,4 +1,6 @@
 //! `veche bench`: the load tester's flags, its progress and its reports.
+//!
+//! Users that a script plays need the server's script runtime, which the caller passes in ([`StartUsers`]).
 
 mod limits;
 mod mask;
@@ -20,13 +22,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 use std::time::SystemTime;
 
+use crate::Progress;
+use crate::plan::Plan;
+use crate::report::{Report, compare, files, html, text};
+use crate::run::{Around, RunError, run as run_plan};
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use veche_load::Progress;
-use veche_load::plan::Plan;
-use veche_load::report::{Report, compare, files, html, text};
-use veche_load::run::{Around, RunError, run as run_plan};
 
 use options::{
     BroadcastArgs, Common, CompareArgs, EchoArgs, HttpArgs, Output, PushArgs, ScriptArgs,
@@ -34,11 +36,12 @@ use options::{
 };
 use scenario::ScenarioArgs;
 use screen::Line;
+pub use script::{EndUsers, ScriptUsers, StartUsers};
 use veche_terminal::exit::{self, Exit, Failure};
 
 /// Measure a server.
 #[derive(Args, Debug)]
-pub(super) struct BenchArgs {
+pub struct BenchArgs {
     #[command(subcommand)]
     question: Question,
     /// In place of the global option of that id, which would claim `-c`
@@ -110,10 +113,13 @@ impl Question {
     }
 }
 
-/// Runs what was asked for.
-pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
+/// Runs what was asked for; `start_users` is for a script.
+///
+/// # Errors
+/// Why there is no report, or what went wrong in the run that it is of.
+pub fn run(args: &BenchArgs, start_users: &StartUsers) -> Result<(), Failure> {
     match &args.question {
-        Question::Script(args) => return script::run(args),
+        Question::Script(args) => return script::run(args, start_users),
         Question::Scenario(args) => return scenario::run(args),
         Question::Compare(args) => return compare(args),
         Question::Member => return member(),
@@ -206,7 +212,7 @@ fn itself() -> Result<Command, Failure> {
 }
 
 fn member() -> Result<(), Failure> {
-    veche_load::member::serve(io::stdin(), io::stdout())
+    crate::member::serve(io::stdin(), io::stdout())
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()))
 }
 

@@ -2,10 +2,8 @@
 //!
 //! Percentiles do not add up, so the whole has none: promises about them are judged phase by phase.
 
-use veche_load::report::Report;
-use veche_load::report::model::{
-    Connections, Errors, GeneratorUse, Ledger, Messages, SCHEMA, Settings,
-};
+use crate::report::Report;
+use crate::report::model::{Connections, Errors, GeneratorUse, Ledger, Messages, SCHEMA, Settings};
 
 /// The whole of `phases`, each with whether it ran at the same time as the one before.
 pub(super) fn whole(phases: Vec<(Report, bool)>, label: Option<String>) -> Report {
@@ -165,7 +163,7 @@ fn add_generator(whole: &mut GeneratorUse, phase: &GeneratorUse) {
 
 #[cfg(test)]
 mod tests {
-    use veche_load::report::model::Interval;
+    use crate::report::model::Interval;
 
     use super::*;
 

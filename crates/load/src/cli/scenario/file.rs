@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
+use crate::plan::Plan;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use veche_load::plan::Plan;
 use veche_terminal::Problems;
 
 use super::super::{Question, limits};

@@ -2,8 +2,8 @@
 //!
 //! The names are those of the report without their units, so that a promise says the unit it wants.
 
+use crate::report::Report;
 use serde_json::Value;
-use veche_load::report::Report;
 
 /// What a figure counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,7 +280,7 @@ impl Figure {
 }
 
 /// Microseconds as people say them.
-pub(in crate::cli::bench) fn show_time(us: f64) -> String {
+pub(in crate::cli) fn show_time(us: f64) -> String {
     match us {
         us if us < 1e3 => format!("{} us", digits(us)),
         us if us < 1e6 => format!("{} ms", digits(us / 1e3)),
@@ -315,7 +315,7 @@ fn digits(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use veche_load::report::model::{HttpTally, Latency, Ledger, ServerUse};
+    use crate::report::model::{HttpTally, Latency, Ledger, ServerUse};
 
     use super::*;
 

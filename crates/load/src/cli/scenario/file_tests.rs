@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use veche_load::loads::LoadPlan;
+use crate::loads::LoadPlan;
 
 use super::super::figures::FIGURES;
 use super::*;

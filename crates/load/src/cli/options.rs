@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::heartbeat::Heartbeat;
+use crate::pace::Arrivals;
 use clap::Args;
-use veche_load::heartbeat::Heartbeat;
-use veche_load::pace::Arrivals;
 
-use crate::cli::duration;
+use veche_terminal::duration;
 
 /// What all questions have in common.
 #[derive(Args, Debug)]

@@ -5,18 +5,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
 
-use veche_load::ledger::NOTE_BYTES_MIN;
-use veche_load::loads::LoadPlan;
-use veche_load::loads::echo::EchoPlan;
-use veche_load::loads::fanout::{FanoutPlan, asks_for_answers};
-use veche_load::loads::http::{HttpPlan, Request};
-use veche_load::loads::shootout::ShootoutPlan;
-use veche_load::loads::storm::StormPlan;
-use veche_load::loads::think::Think;
-use veche_load::payload::{Content, PayloadPlan};
-use veche_load::plan::{Endpoint, Plan, TlsPlan};
-use veche_load::report::model::Settings;
-use veche_load::target::{Body, Scheme, Target, TargetError, Template};
+use crate::ledger::NOTE_BYTES_MIN;
+use crate::loads::LoadPlan;
+use crate::loads::echo::EchoPlan;
+use crate::loads::fanout::{FanoutPlan, asks_for_answers};
+use crate::loads::http::{HttpPlan, Request};
+use crate::loads::shootout::ShootoutPlan;
+use crate::loads::storm::StormPlan;
+use crate::loads::think::Think;
+use crate::payload::{Content, PayloadPlan};
+use crate::plan::{Endpoint, Plan, TlsPlan};
+use crate::report::model::Settings;
+use crate::target::{Body, Scheme, Target, TargetError, Template};
 
 use super::options::{
     BroadcastArgs, Common, EchoArgs, HttpArgs, Pause, PayloadArgs, PublishArgs, PushArgs, Rate,

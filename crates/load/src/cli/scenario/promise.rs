@@ -4,15 +4,15 @@
 
 use std::cmp::Ordering;
 
+use crate::report::Report;
+use crate::report::model::Check;
 use toml::de::DeValue;
-use veche_load::report::Report;
-use veche_load::report::model::Check;
 
 use super::figures::{FIGURES, Figure, Figures, Unit};
 
 /// One figure and its bound.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::cli::bench) struct Promise {
+pub(in crate::cli) struct Promise {
     figure: &'static Figure,
     relation: Relation,
     /// In the figure's unit, or a share of 1.
@@ -116,7 +116,7 @@ impl Promise {
     }
 
     /// Reads one of the command line, such as `latency.p99 <= 50ms`.
-    pub(in crate::cli::bench) fn parse(text: &str) -> Result<Self, String> {
+    pub(in crate::cli) fn parse(text: &str) -> Result<Self, String> {
         let at = text.find(['<', '>', '=']).ok_or_else(|| {
             format!(
                 "expected a figure and its bound such as \"latency.p99 <= 50ms\", found {text:?}"
@@ -137,7 +137,7 @@ impl Promise {
     }
 
     /// Which kinds of phases can keep it; empty: all.
-    pub(in crate::cli::bench) fn kinds(&self) -> &'static [&'static str] {
+    pub(in crate::cli) fn kinds(&self) -> &'static [&'static str] {
         self.figure.kinds()
     }
 
@@ -292,7 +292,7 @@ fn unknown(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use veche_load::report::model::{Latency, Ledger, Settings};
+    use crate::report::model::{Latency, Ledger, Settings};
 
     use super::*;
 

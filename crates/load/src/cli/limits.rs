@@ -1,7 +1,7 @@
 //! What a run needs of this machine, looked at before it begins: descriptors and memory.
 
-use veche_load::memory::{self, Weight};
-use veche_load::plan::Plan;
+use crate::memory::{self, Weight};
+use crate::plan::Plan;
 
 use veche_net::descriptors;
 use veche_terminal::exit::{Exit, Failure};
@@ -48,11 +48,11 @@ fn descriptors_for(plans: &[&Plan], maximum: u64) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use veche_load::loads::LoadPlan;
-    use veche_load::loads::storm::StormPlan;
-    use veche_load::payload::PayloadPlan;
-    use veche_load::plan::Endpoint;
-    use veche_load::target::Target;
+    use crate::loads::LoadPlan;
+    use crate::loads::storm::StormPlan;
+    use crate::payload::PayloadPlan;
+    use crate::plan::Endpoint;
+    use crate::target::Target;
 
     use super::*;
 
