@@ -1,7 +1,7 @@
 //! The access log: a line for each request that was answered and each session that has ended.
 //!
 //! The front ends' [`Journal`](veche_frontends::Journal) has the entries, [`template`] makes lines of them, and a log
-//! thread of its own writes them ([`logging`](crate::logging)): a worker hands over the lines of a turn in one piece,
+//! thread of its own writes them ([`veche_logging`]): a worker hands over the lines of a turn in one piece,
 //! and waits for nobody. Lines that find no room are lost, which a metric counts.
 
 mod template;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use veche_frontends::journal::{Choice, Entry};
 
 use crate::config::{self, AccessLog};
-use crate::logging::{self, Appender, LogError};
+use veche_logging::{self as logging, Appender, LogError};
 
 pub(crate) use template::Template;
 

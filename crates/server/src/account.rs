@@ -12,7 +12,7 @@ use rustix::process::{getegid, geteuid};
 use veche_files::{Owner, Writing, make_folder};
 
 use crate::config::{Config, RunAs};
-use crate::logging::{self, FILE_MODE};
+use veche_logging::{self as logging, FILE_MODE};
 
 /// Why the server process can't run as somebody else.
 #[derive(Debug, thiserror::Error)]

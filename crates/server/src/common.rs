@@ -25,13 +25,13 @@ use crate::guesses::Guesses;
 use crate::history::Keeper;
 use crate::hooks::Hooks;
 use crate::identity::Identities;
-use crate::logging::ServerLog;
 use crate::memory::Memory;
 use crate::process::Restarts;
 use crate::pulse::Pulse;
 use crate::sealing::Sealing;
 use crate::slow::Board;
 use crate::users::Users;
+use veche_logging::ServerLog;
 
 /// Wrong keys of one address that are answered as usual.
 fn wrong_keys_rate() -> Rate {

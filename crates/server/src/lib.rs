@@ -35,7 +35,6 @@ mod guesses;
 mod history;
 mod hooks;
 mod identity;
-mod logging;
 mod memory;
 mod metrics;
 mod process;

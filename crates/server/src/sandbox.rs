@@ -17,7 +17,7 @@ use landlock::{
 };
 
 use crate::config::{Config, Handler, Identity, Jwt, KeySource, StaticRoot};
-use crate::logging;
+use veche_logging as logging;
 
 /// The newest that is asked for; of what a kernel does not know it enforces the rest. What came after this one
 /// (sockets that have a path, V9) would keep scripts from the databases of this machine.

@@ -16,7 +16,8 @@ use veche_terminal::exit::{Exit, Failure};
 
 use crate::config::{self, Config};
 use crate::process::{Restarts, ServerControl, Start};
-use crate::{logging, server};
+use crate::server;
+use veche_logging as logging;
 
 /// Time for closing handshakes at the end.
 const DRAIN: Duration = Duration::from_millis(500);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use veche_frontends::access::Networks;
 use veche_frontends::rate::Rate;
+use veche_logging::{Log, LogFormat, LogLevel, Rotation};
 use veche_terminal::{Problem, Problems, Report, shown};
 
 use super::acme::Acme;

@@ -17,7 +17,7 @@ use super::excerpt;
 use super::types::{Config, SecretSource};
 use super::value::{CertificateSource, Value};
 use crate::account::{Account, AccountError, Right};
-use crate::logging;
+use veche_logging as logging;
 
 /// The rights that a path needs.
 #[derive(Clone, Copy)]

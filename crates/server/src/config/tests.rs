@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use veche_logging::{Log, LogFormat, LogLevel};
+
 use super::checked::{CertificateFacts, World, check};
 use super::directives::{self, Default, Section};
 use super::identity::KeySource;

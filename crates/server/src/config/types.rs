@@ -17,6 +17,7 @@ use veche_frontends::rate::Rate;
 use veche_frontends::route::Headers;
 use veche_frontends::static_files::Encoding;
 use veche_hub::{Recovery, Told};
+use veche_logging::{Log, Rotation};
 use veche_terminal::Problem;
 
 use crate::access_log::Template;
@@ -206,26 +207,6 @@ pub(crate) enum Io {
     Delayed,
 }
 
-/// What is logged, how and to where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Log {
-    pub(crate) level: LogLevel,
-    pub(crate) format: LogFormat,
-    /// `None`: standard error.
-    pub(crate) file: Option<PathBuf>,
-    /// `None`: the file grows until somebody else moves it away.
-    pub(crate) rotation: Option<Rotation>,
-}
-
-/// When a log file is replaced by a new one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rotation {
-    /// Before it would have more.
-    pub(crate) bytes_max: u64,
-    /// How many old ones are kept; at least 1.
-    pub(crate) keep: u32,
-}
-
 /// `[access_log]`: what is written of requests and sessions, and where.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AccessLog {
@@ -236,35 +217,6 @@ pub(crate) struct AccessLog {
     /// Of internal listeners too.
     pub(crate) internal: bool,
     pub(crate) rotation: Option<Rotation>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogLevel {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    Text,
-    Json,
-    /// For development: short, in local time, in colours on a terminal.
-    Short,
-}
-
-impl Log {
-    /// The same as `veche dev` has it: short where it goes to the terminal and the file asks for nothing else.
-    pub(crate) fn for_dev(&self, is_dev: bool) -> Self {
-        let mut log = self.clone();
-        if is_dev && log.file.is_none() && log.format == LogFormat::Text {
-            log.format = LogFormat::Short;
-        }
-        log
-    }
 }
 
 /// `[[listen]]`: an address and who is expected there.

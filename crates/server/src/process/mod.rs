@@ -42,7 +42,8 @@ use crate::decisions;
 use crate::dump::Wanted;
 use crate::pulse::Stuck;
 use crate::sandbox::Confined;
-use crate::{acme, logging, memory, sandbox};
+use crate::{acme, memory, sandbox};
+use veche_logging as logging;
 
 /// How long the supervisor may take to say `Start`; it says so at once.
 const START_WAIT: Duration = Duration::from_secs(10);

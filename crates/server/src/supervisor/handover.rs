@@ -27,10 +27,10 @@ use super::reload::Loaded;
 use super::server::Server;
 use super::{Ended, ServeError, Supervisor};
 use crate::account::Account;
-use crate::logging;
 use crate::process::link::Link;
 use crate::process::message::ListenerSockets;
 use crate::process::{Restarts, now};
+use veche_logging as logging;
 
 /// Version of [`State`]: a program takes over only from one that has the same.
 pub(crate) const HANDOVER_VERSION: u32 = 3;

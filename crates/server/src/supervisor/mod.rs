@@ -55,10 +55,10 @@ use veche_terminal::Report;
 
 use crate::account::{Account, AccountError};
 use crate::config::Config;
-use crate::logging::{self, LogError, Logs};
 use crate::process::message::ToServer;
 use crate::process::signals::Signals;
 use crate::process::{Restarts, now, poll_once};
+use veche_logging::{self as logging, LogError, Logs};
 use veche_net::descriptors::{self, Raised};
 
 /// How a supervisor came to its end.

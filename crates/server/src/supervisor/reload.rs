@@ -17,9 +17,9 @@ use super::Supervisor;
 use crate::account::Account;
 use crate::config::{self, Config};
 use crate::dev::PROCESS_REFUSED;
-use crate::logging::{self, Output};
 use crate::process::message::ToServer;
 use crate::process::{monotonic_ms, now};
+use veche_logging::{self as logging, Output};
 
 /// Within this time the server process has to begin to put a config in force; a client waits no longer for the answer.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);

@@ -13,11 +13,14 @@ use tracing::{Level, enabled, error};
 
 use super::sink::Sink;
 
+/// The target of these lines.
+const TARGET: &str = "veche::logging::panics";
+
 /// Has every panic of the process logged, and end it, from now on.
 pub(super) fn log(sink: Arc<Sink>) {
     let standard = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        if Sink::is_writer() || !enabled!(Level::ERROR) {
+        if Sink::is_writer() || !enabled!(target: TARGET, Level::ERROR) {
             standard(info);
         } else {
             tell(info);
@@ -32,14 +35,14 @@ fn tell(info: &PanicHookInfo<'_>) {
     let thread = thread.name().unwrap_or("unnamed");
     let message = info.payload_as_str().unwrap_or("no message");
     match info.location() {
-        Some(place) => error!(thread, "panicked at {place}: {message}"),
-        None => error!(thread, "panicked: {message}"),
+        Some(place) => error!(target: TARGET, thread, "panicked at {place}: {message}"),
+        None => error!(target: TARGET, thread, "panicked: {message}"),
     }
     // Where RUST_BACKTRACE asks for it; a line each, since that is how people read it.
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         for line in backtrace.to_string().lines() {
-            error!(thread, "{line}");
+            error!(target: TARGET, thread, "{line}");
         }
     }
 }
@@ -51,8 +54,7 @@ mod tests {
     use std::process::{Command, Output};
 
     use super::*;
-    use crate::config::{Log, LogFormat, LogLevel};
-    use crate::logging;
+    use crate::{Log, LogFormat, LogLevel};
 
     const TELLS: &str = "VECHE_TEST_PANIC";
 
@@ -65,7 +67,7 @@ mod tests {
         };
         let told = told.into_string().expect("text");
         let (level, file) = told.split_once(' ').expect("two words");
-        let _logs = logging::start(
+        let _logs = crate::start(
             &Log {
                 level: if level == "off" {
                     LogLevel::Off
@@ -87,7 +89,7 @@ mod tests {
 
     fn dies(level: &str, file: &Path, backtrace: &str) -> (String, String) {
         let _ = fs::remove_file(file);
-        let me = "logging::panics::tests::act_as_panicking";
+        let me = "panics::tests::act_as_panicking";
         let Output { stderr, .. } = Command::new(std::env::current_exe().expect("this binary"))
             .args([me, "--exact", "--ignored", "--nocapture"])
             .env(TELLS, format!("{level} {}", file.display()))

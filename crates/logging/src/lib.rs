@@ -3,11 +3,15 @@
 //! A thread that logs never waits for a disk or a terminal: a line is copied into one bounded buffer (`sink`), and a
 //! thread of its own writes the buffer out. Lines that find the buffer full are dropped, and a line says how many. Files
 //! are rotated by size, and opened anew when told (`file`). What peers send can't forge a line or steer a terminal:
-//! control characters are escaped there, for all events alike. Panics are logged too (`panics`). Who logs what at which
-//! level is not decided here.
+//! control characters are escaped there, for all events alike. Panics are logged too (`panics`).
+//!
+//! Knows neither what is logged at which level nor where settings come from.
+
+#![forbid(unsafe_code)]
 
 mod file;
 mod panics;
+mod settings;
 mod short;
 mod sink;
 
@@ -26,16 +30,21 @@ use tracing_subscriber::{Registry, fmt, reload};
 use veche_files::Owner;
 
 use self::file::LogFile;
-pub(crate) use self::file::{MODE as FILE_MODE, standard};
+pub use self::file::{MODE as FILE_MODE, standard};
+pub use self::settings::{Log, LogFormat, LogLevel, Rotation};
 use self::sink::{Lines, Sink};
-use crate::config::{Log, LogFormat, LogLevel, Rotation};
 
 /// Why there are no logs.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LogError {
+pub enum LogError {
     /// The file can't be opened for appending.
     #[error("can't open the log file {path}: {source}")]
-    File { path: PathBuf, source: io::Error },
+    File {
+        /// As it was configured
+        path: PathBuf,
+        /// Why not
+        source: io::Error,
+    },
     /// The system has no thread to write them.
     #[error("can't start the log thread: {0}")]
     Thread(io::Error),
@@ -45,16 +54,19 @@ pub(crate) enum LogError {
 }
 
 /// The running logs; dropping it writes out what waits.
-pub(crate) struct Logs {
+pub struct Logs {
     sink: Arc<Sink>,
     level: reload::Handle<LevelFilter, Registry>,
 }
 
 /// Where lines go: made by [`open`].
-pub(crate) struct Output(Box<dyn sink::Output>);
+pub struct Output(Box<dyn sink::Output>);
 
 /// Opens what `log` names, without using it yet; a new file is given to `owner`.
-pub(crate) fn open(log: &Log, owner: Option<Owner>) -> Result<Output, LogError> {
+///
+/// # Errors
+/// The file can't be opened.
+pub fn open(log: &Log, owner: Option<Owner>) -> Result<Output, LogError> {
     let Some(path) = &log.file else {
         return Ok(standard_error(log.format));
     };
@@ -69,7 +81,10 @@ fn standard_error(format: LogFormat) -> Output {
 }
 
 /// Opens a file for lines of some log, without using it yet; a new one is given to `owner`.
-pub(crate) fn open_file(
+///
+/// # Errors
+/// The file can't be opened.
+pub fn open_file(
     path: &Path,
     rotation: Option<Rotation>,
     owner: Option<Owner>,
@@ -84,59 +99,70 @@ pub(crate) fn open_file(
 }
 
 /// Where nothing is kept.
-pub(crate) fn nowhere() -> Output {
+#[must_use]
+pub fn nowhere() -> Output {
     Output(Box::new(io::sink()))
 }
 
 /// A log beside the server's: whole lines, made by somebody else.
-pub(crate) struct Appender(Arc<Sink>);
+pub struct Appender(Arc<Sink>);
 
 impl Appender {
     /// With a thread of its own, which lives as long as the process.
-    pub(crate) fn start(output: Output) -> Result<Self, LogError> {
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub fn start(output: Output) -> Result<Self, LogError> {
         let sink = Arc::new(Sink::silent());
         sink.start(output.0).map_err(LogError::Thread)?;
         Ok(Self(sink))
     }
 
     /// Takes so many lines, each with its newline, or loses them; does not wait.
-    pub(crate) fn push(&self, lines: &[u8], count: u64) {
+    pub fn push(&self, lines: &[u8], count: u64) {
         self.0.push_lines(lines, count);
     }
 
     /// Goes on in `output`.
-    pub(crate) fn switch(&self, output: Output) {
+    pub fn switch(&self, output: Output) {
         self.0.switch(false, output.0);
     }
 
     /// Goes on in the file that has the name now.
-    pub(crate) fn reopen(&self) {
+    pub fn reopen(&self) {
         self.0.reopen();
     }
 
     /// Waits until all lines so far are written, but not for long.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         self.0.flush();
     }
 
     /// Lines lost since the start.
-    pub(crate) fn lost(&self) -> u64 {
+    #[must_use]
+    pub fn lost(&self) -> u64 {
         self.0.lost()
     }
 }
 
 /// Sends this process's events and panics where `log` says, from now on; new files are given to `owner`.
-pub(crate) fn start(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError> {
+///
+/// # Errors
+/// There are no logs, for one of the reasons of [`LogError`].
+pub fn start(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError> {
     start_with(log, open(log, owner)?)
 }
 
 /// The same, and to standard error where the file can't be opened.
-pub(crate) fn start_or_stderr(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError> {
+///
+/// # Errors
+/// Logs were started twice, or the system has no thread for them.
+pub fn start_or_stderr(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError> {
     match open(log, owner) {
         Ok(output) => start_with(log, output),
         Err(error) => {
             let logs = start_with(log, standard_error(log.format))?;
-            tracing::error!(%error, "logs go to standard error");
+            tracing::error!(target: "veche::logging", %error, "logs go to standard error");
             Ok(logs)
         }
     }
@@ -174,35 +200,38 @@ fn filter(level: LogLevel) -> LevelFilter {
 
 impl Logs {
     /// Goes on with the level and format of `log`, in `output`, which [`open`] made of it.
-    pub(crate) fn switch(&self, log: &Log, output: Output) {
+    pub fn switch(&self, log: &Log, output: Output) {
         // Fails only when the subscriber is gone, which lives as long as the process.
         let _ = self.level.reload(filter(log.level));
         self.sink.switch(log.format == LogFormat::Json, output.0);
     }
 
     /// Goes on in the file that has the name now: somebody who keeps logs has moved the old one away.
-    pub(crate) fn reopen(&self) {
+    pub fn reopen(&self) {
         self.sink.reopen();
     }
 
     /// As the rest of the process sees them.
-    pub(crate) fn seen(&self) -> ServerLog {
+    #[must_use]
+    pub fn seen(&self) -> ServerLog {
         ServerLog(Some(Arc::clone(&self.sink)))
     }
 }
 
 /// The server's log as the rest of the process sees it; empty without logs.
 #[derive(Clone, Default)]
-pub(crate) struct ServerLog(Option<Arc<Sink>>);
+pub struct ServerLog(Option<Arc<Sink>>);
 
 impl ServerLog {
     /// Lines lost since the start.
-    pub(crate) fn lost(&self) -> u64 {
+    #[must_use]
+    pub fn lost(&self) -> u64 {
         self.0.as_ref().map_or(0, |sink| sink.lost())
     }
 
     /// The last lines without so many first ones of all that there were, and how many there were.
-    pub(crate) fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
+    #[must_use]
+    pub fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
         self.0
             .as_ref()
             .map_or_else(Default::default, |sink| sink.recent(after))
@@ -217,7 +246,7 @@ impl std::fmt::Debug for ServerLog {
 
 impl Logs {
     /// Writes out what waits, if that does not take too long.
-    pub(crate) fn flush(&self) {
+    pub fn flush(&self) {
         self.sink.flush();
     }
 }

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use veche_files::{Owner, Place, Writing};
 
-use super::sink::Output;
-use crate::config::Rotation;
+use crate::settings::Rotation;
+use crate::sink::Output;
 
 /// Logs have addresses and names in them: for their user and group only.
-pub(crate) const MODE: u32 = 0o640;
+pub const MODE: u32 = 0o640;
 
 /// See the module.
 pub(super) struct LogFile {
@@ -106,7 +106,7 @@ impl Output for LogFile {
 
 /// The outputs that a process is started with, by the names by which a container's log is written, and the null device:
 /// no files that could be made, judged or renamed.
-pub(crate) fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
+pub fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
     match path.to_str()? {
         "/dev/stdout" => Some(io::stdout().as_fd().try_clone_to_owned()),
         "/dev/stderr" => Some(io::stderr().as_fd().try_clone_to_owned()),
