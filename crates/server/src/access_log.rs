@@ -4,17 +4,13 @@
 //! thread of its own writes them ([`veche_logging`]): a worker hands over the lines of a turn in one piece,
 //! and waits for nobody. Lines that find no room are lost, which a metric counts.
 
-mod template;
-
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use veche_frontends::journal::{Choice, Entry};
 
-use crate::config::{self, AccessLog};
+use veche_config::{self as config, AccessLog, Template};
 use veche_logging::{self as logging, Appender, LogError};
-
-pub(crate) use template::Template;
 
 /// What a worker needs to write its lines.
 #[derive(Clone)]

@@ -10,7 +10,6 @@
 use std::process::ExitCode;
 
 mod access_log;
-mod account;
 mod acme;
 mod addresses;
 mod apps;
@@ -21,7 +20,6 @@ mod cli;
 #[cfg(test)]
 mod codes;
 mod common;
-mod config;
 mod decisions;
 mod dev;
 mod dump;
@@ -29,6 +27,9 @@ mod events;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+#[cfg(test)]
+#[path = "../../config/src/generated_page.rs"]
+mod generated_page;
 #[cfg(test)]
 mod glue;
 mod guesses;

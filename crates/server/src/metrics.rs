@@ -34,8 +34,8 @@ use veche_store::Store;
 
 use crate::asking::Latency;
 use crate::common::Common;
-use crate::config::{Config, unix_now_ms};
 use crate::dev::Dev;
+use veche_config::{Config, unix_now_ms};
 
 /// The process as the front ends ask it.
 pub(crate) struct Report {
@@ -585,6 +585,6 @@ mod tests {
                 after("HELP", name)
             ));
         }
-        crate::config::assert_page_is_current("metrics.md", &page);
+        crate::generated_page::assert_page_is_current("metrics.md", &page);
     }
 }

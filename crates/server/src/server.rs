@@ -19,7 +19,6 @@ use crate::apps::{self, Here, Library, Wake};
 use crate::back_end::{BackEnd, Sockets};
 use crate::blocks::Blocks;
 use crate::common::Common;
-use crate::config::{Config, ConnectionCap, MemoryLimit, unix_now_ms};
 use crate::decisions;
 use crate::dev::Dev;
 use crate::dump::{Dumps, Wanted};
@@ -32,6 +31,7 @@ use crate::pulse::{Stuck, Watch};
 use crate::sealing::Doors;
 use crate::site;
 use crate::worker::{Letter, Worker};
+use veche_config::{Config, ConnectionCap, MemoryLimit, unix_now_ms};
 
 /// Descriptors that are no connections: listeners, logs, epoll, what the system opens.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -205,7 +205,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
 
 /// A hub for each worker, with its part of what channels remember.
 fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> {
-    let namespaces = Arc::new(site::namespaces(config));
+    let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);
     let hub = |me| {
         let options = veche_hub::Options {

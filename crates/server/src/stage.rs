@@ -15,13 +15,13 @@ use veche_net::{ConnectionId, Driver, FarState, ListenerId, Simulated};
 
 use crate::apps::{Here, Library};
 use crate::common::Common;
-use crate::config::{self, Config};
 use crate::files::DiskFiles;
 use crate::metrics::Report;
 use crate::process::now;
 use crate::sealing::Sealing;
 use crate::server::outbox_bytes_max;
 use crate::worker::{Letter, Worker};
+use veche_config::{self as config, Config};
 
 pub use rig::Rig;
 

@@ -44,6 +44,22 @@ const EDGES: &[(&str, &[&str])] = &[
         &["veche-frontends", "veche-hub", "veche-types"],
     ),
     (
+        "veche-config",
+        &[
+            "veche-calls",
+            "veche-files",
+            "veche-frontends",
+            "veche-hub",
+            "veche-jwt",
+            "veche-logging",
+            "veche-pam",
+            "veche-proto",
+            "veche-terminal",
+            "veche-tls",
+            "veche-types",
+        ],
+    ),
+    (
         "veche-load",
         &[
             "veche-proto",
@@ -73,6 +89,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-files",
             "veche-mailbox",
             "veche-net",
+            "veche-config",
             "veche-logging",
             "veche-terminal",
             "veche-tls",

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use veche_files::{Writing, make_folder};
 
 use super::timing::Attempts;
-use crate::config::Config;
+use veche_config::Config;
 
 /// Longer files are none of ours, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;

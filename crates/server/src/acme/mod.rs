@@ -22,8 +22,8 @@ use veche_outbound::acme::{Ended, Failed, Order};
 use veche_tls::{Certificate, Proofs, Stamp, stamp};
 
 use crate::asking::Count;
-use crate::config::{self, Config};
 use crate::process::now;
+use veche_config::{self as config, Config};
 
 pub(crate) use folder::prepare;
 use folder::{Folder, Lock};

@@ -11,11 +11,11 @@ use veche_hub::{
 use super::Here;
 use super::library::Library;
 use crate::common::Common;
-use crate::config::Config;
 use crate::files::DiskFiles;
 use crate::metrics::Report;
 use crate::process::now;
 use crate::stage::good;
+use veche_config::Config;
 
 const CONFIG: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n\
     [[route]]\npath = \"/a\"\nhandler = \"lua\"\nscript = \"app.lua\"\n\

@@ -8,7 +8,7 @@ use veche_frontends::{AppId, Shared};
 use veche_script::Service;
 
 use super::here::{Application, Here, LOG};
-use crate::config::Restart;
+use veche_config::Restart;
 
 /// It begins again after so long when it has failed for the first time; then after twice as long each time.
 const BACK_OFF_MS: u64 = 200;

@@ -10,7 +10,7 @@ use veche_terminal::exit::{Exit, Failure, print_line};
 use veche_terminal::{Problem, Report};
 
 use crate::apps::Library;
-use crate::config::{self, Config};
+use veche_config::{self as config, Config};
 use veche_terminal::{Colour, Colours};
 
 /// Flags of `veche check`.

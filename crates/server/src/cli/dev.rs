@@ -13,7 +13,7 @@ use std::time::Duration;
 use notify::{EventKind, RecursiveMode, Watcher as _};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::config::{Config, Handler, StaticRoot};
+use veche_config::{Config, Handler, StaticRoot};
 use veche_terminal::exit::{Exit, Failure};
 
 /// Saves that come so shortly after each other are one.

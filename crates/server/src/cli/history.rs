@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::config;
+use veche_config as config;
 use veche_terminal::exit::{self, Exit, Failure};
 
 /// Has the next start give all channels new epochs.

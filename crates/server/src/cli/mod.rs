@@ -12,9 +12,9 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use crate::config;
 use crate::process::signals::Signals;
 use crate::supervisor::{self, Ended};
+use veche_config as config;
 
 mod check;
 mod control;

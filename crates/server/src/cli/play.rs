@@ -14,9 +14,9 @@ use veche_load::script::ScriptRun;
 use veche_script::LoadRun;
 use veche_terminal::exit::{Exit, Failure};
 
-use crate::config::{self, Config};
 use crate::process::{Restarts, ServerControl, Start};
 use crate::server;
+use veche_config::{self as config, Config};
 use veche_logging as logging;
 
 /// Time for closing handshakes at the end.

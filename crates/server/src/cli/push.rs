@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::PushArgs;
-use crate::config::{self, Role};
+use veche_config::{self as config, Role};
 use veche_terminal::exit::{Exit, Failure, print_line};
 
 /// The most pushes without an answer yet.

@@ -6,7 +6,7 @@ use veche_calls::Reply;
 use veche_outbound::Outbound;
 
 use crate::asking::{HOOK, Request, sign};
-use crate::config;
+use veche_config as config;
 
 /// Longest answer that is read, in bytes; nothing in it matters.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;

@@ -19,7 +19,7 @@ use veche_hub::Happening;
 use veche_outbound::Outbound;
 
 use self::delivery::{Failed, send};
-use crate::config;
+use veche_config as config;
 
 /// The most that one request carries.
 const BATCH_MAX: usize = 500;

@@ -4,8 +4,8 @@
 
 use veche_net::{ConnectionId, FarState, Simulated};
 
-use crate::config;
 use crate::stage::{Stage, file, good};
+use veche_config as config;
 
 const CONFIG: &str = r#"
 [server]

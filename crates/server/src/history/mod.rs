@@ -15,8 +15,8 @@ use tracing::{error, info, warn};
 use veche_archive::{Archive, Error, Loaded, Options, Stats, Warning, Writer};
 use veche_hub::{ChannelName, Hub};
 
-use crate::config::{Fsync, HistoryStore};
 use crate::process::now;
+use veche_config::{Fsync, HistoryStore};
 
 #[cfg(test)]
 pub(crate) use records::batch_of;

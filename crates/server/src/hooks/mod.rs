@@ -21,8 +21,8 @@ use veche_outbound::Outbound;
 use veche_terminal::as_ms;
 
 use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Gate, Request, Seldom, sign};
-use crate::config::{self, Config};
 use crate::process::{Clock, now};
+use veche_config::{self as config, Config};
 
 use answer::Said;
 pub(crate) use figures::{Asked, Figures};

@@ -21,8 +21,8 @@ use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::{Answer, Breaker, Gate, Request, Seldom};
-use crate::config::{self, unix_now_ms};
 use crate::process::{Clock, now};
+use veche_config::{self as config, unix_now_ms};
 
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;

@@ -18,8 +18,8 @@ use veche_outbound::Outbound;
 
 use super::figures::Figures;
 use crate::asking::{Answer, CONNECTIONS_MAX, Request};
-use crate::config::{Jwt, KeySource, Published};
 use crate::process::now;
+use veche_config::{Jwt, KeySource, Published};
 
 /// Tokens with unknown keys have a set fetched so often at most.
 const ASK_EVERY: Duration = Duration::from_secs(10);

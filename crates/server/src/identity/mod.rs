@@ -26,14 +26,13 @@ use veche_jwt::Keys;
 use veche_outbound::Outbound;
 use veche_pam::Service;
 
-use crate::config::{self, Config};
 use crate::process::now;
+use veche_config::{self as config, Config};
 
 use ended::Ended;
 pub(crate) use figures::{Asked, Figures};
 use hook::BackEnd;
 use keyring::Keyring;
-pub(crate) use pam::probe;
 use pam::{Pam, Passwords};
 
 /// How often is looked whether keys are due.

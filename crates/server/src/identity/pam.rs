@@ -1,10 +1,9 @@
 //! Passwords that PAM judges: each service keeps its answers for a moment, and all of them share the helpers and the memory
 //! of who has guessed wrong.
 //!
-//! A worker hands a password over and goes on. A thread of the [`pool`] has a [`helper`] of its own judge it, and tells the
+//! A worker hands a password over and goes on. A thread of the [`pool`] has a [helper](veche_pam::client) of its own judge it, and tells the
 //! worker's desk.
 
-mod helper;
 mod pool;
 mod shares;
 
@@ -29,13 +28,11 @@ use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::Seldom;
-use crate::config;
 use crate::guesses::Guesses;
 use crate::process::{Clock, now};
 use pool::{Asker, Job, Pool, Ticket, Trouble};
 use shares::Shares;
-
-pub(crate) use helper::probe;
+use veche_config as config;
 
 /// Answers that are kept; each for a few seconds.
 const CACHE_ENTRIES_MAX: usize = 10_000;

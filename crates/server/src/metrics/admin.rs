@@ -7,7 +7,7 @@ use veche_frontends::admin::Look;
 use veche_frontends::stats::{Cell, TURN_BUCKETS_US};
 
 use super::{COUNTERS, GAUGES, LABELLED, Report, tables};
-use crate::config::unix_now_ms;
+use veche_config::unix_now_ms;
 
 /// What all metrics begin with.
 const PREFIX: &str = "veche_";

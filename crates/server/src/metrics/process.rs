@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::common::Common;
-use crate::config::unix_now_ms;
+use veche_config::unix_now_ms;
 
 /// Reads the figures when it is asked.
 pub(super) struct Process {

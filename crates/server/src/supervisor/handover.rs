@@ -26,10 +26,10 @@ use super::listening::Listening;
 use super::reload::Loaded;
 use super::server::Server;
 use super::{Ended, ServeError, Supervisor};
-use crate::account::Account;
 use crate::process::link::Link;
 use crate::process::message::ListenerSockets;
 use crate::process::{Restarts, now};
+use veche_config::Account;
 use veche_logging as logging;
 
 /// Version of [`State`]: a program takes over only from one that has the same.

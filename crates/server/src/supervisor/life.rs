@@ -10,9 +10,9 @@ use super::revival::served;
 use super::server::{RESTORED_WAIT, SELF, Server};
 use super::watchdog::Watchdog;
 use super::{ServeError, Supervisor};
-use crate::config::Role;
 use crate::process::message::{Start, ToSupervisor, VERSION};
 use crate::process::{Ending, now};
+use veche_config::Role;
 
 /// How the last server process died.
 pub(super) struct LastExit {

@@ -45,7 +45,6 @@ use self::listening::{ListenError, Listening, listen_on};
 use self::notify::Notifier;
 use self::reload::{Loaded, PendingReload};
 use self::revival::Revival;
-pub(crate) use self::server::SELF;
 use self::server::Server;
 use self::status::PendingStatus;
 use self::stopping::Stopping;
@@ -53,11 +52,11 @@ use self::upgrade::{Change, Kind, Retiring, Upgrade};
 use self::watchdog::Watchdog;
 use veche_terminal::Report;
 
-use crate::account::{Account, AccountError};
-use crate::config::Config;
 use crate::process::message::ToServer;
 use crate::process::signals::Signals;
 use crate::process::{Restarts, now, poll_once};
+use veche_config::Config;
+use veche_config::{Account, AccountError};
 use veche_logging::{self as logging, LogError, Logs};
 use veche_net::descriptors::{self, Raised};
 

@@ -15,10 +15,10 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpi
 use super::handover::SIGN;
 use super::listening::Listening;
 use super::{notify, stored};
-use crate::account::Account;
 use crate::process::link::Link;
 use crate::process::message::{ListenerSockets, Start, ToServer, ToSupervisor};
 use crate::process::now;
+use veche_config::Account;
 
 /// How long a server process may take to be ready before it is killed.
 pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);

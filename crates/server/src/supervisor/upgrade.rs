@@ -22,9 +22,9 @@ use super::reload::Loaded;
 use super::server::{READY_WAIT, SELF, Server};
 use super::stopping::DRAIN_GRACE;
 use super::{NOT_STORED, ServeError, Supervisor};
-use crate::config;
 use crate::process::message::{Start, ToServer, ToSupervisor, VERSION};
 use crate::process::now;
+use veche_config as config;
 
 /// Server processes that may be draining at a time.
 const RETIRING_MAX: usize = 8;

@@ -20,9 +20,9 @@ use std::time::Duration;
 use veche_script::{Case, Code, Ended};
 use veche_terminal::plain;
 
-use crate::config::Config;
 use crate::process::now;
 use conduct::{LogLine, Run};
+use veche_config::Config;
 use world::Ground;
 
 pub(crate) use junit::junit;

@@ -23,13 +23,13 @@ use super::client::{Client, Opening, Welcome};
 use super::outside::{Dialed, Outside};
 use crate::apps::{Here, Journal, Library, Shelf};
 use crate::common::Common;
-use crate::config::Config;
 use crate::files::DiskFiles;
 use crate::hooks::Hooks;
 use crate::identity::Identities;
 use crate::metrics::Report;
 use crate::process::now;
 use crate::worker::Worker;
+use veche_config::Config;
 
 /// When each run begins: 2026-01-01 00:00:00 UTC.
 const WALL_MS: u64 = 1_767_225_600_000;
