@@ -10,9 +10,9 @@ use std::path::Path;
 
 use rustix::process::{getegid, geteuid};
 use veche_files::{Owner, Writing, make_folder};
+use veche_logging::{self as logging, FILE_MODE};
 
 use crate::types::{Config, RunAs};
-use veche_logging::{self as logging, FILE_MODE};
 
 /// Why the server process can't run as somebody else.
 #[derive(Debug, thiserror::Error)]

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path};
 
 use rustix::fs::{Access, access};
+use veche_logging as logging;
 use veche_terminal::{Place, Problem};
 
 use super::directives::Section;
@@ -17,7 +18,6 @@ use super::excerpt;
 use super::types::{Config, SecretSource};
 use super::value::{CertificateSource, Value};
 use crate::account::{Account, AccountError, Right};
-use veche_logging as logging;
 
 /// The rights that a path needs.
 #[derive(Clone, Copy)]

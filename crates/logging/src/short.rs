@@ -11,9 +11,9 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
+use veche_terminal::{Colour, Colours};
 
 use super::sink::Output;
-use veche_terminal::{Colour, Colours};
 
 /// Whose information, such as processes that start and end, tells developers nothing.
 const OPERATIONS: &[&str] = &[

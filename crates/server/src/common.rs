@@ -9,6 +9,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use veche_frontends::Stats;
 use veche_frontends::rate::Rate;
+use veche_logging::ServerLog;
 use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_outbound::Outbound;
@@ -31,7 +32,6 @@ use crate::pulse::Pulse;
 use crate::sealing::Sealing;
 use crate::slow::Board;
 use crate::users::Users;
-use veche_logging::ServerLog;
 
 /// Wrong keys of one address that are answered as usual.
 fn wrong_keys_rate() -> Rate {

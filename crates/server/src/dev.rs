@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::json;
+use veche_config::{Config, Handler, StaticRoot};
 
 use crate::process::now;
-use veche_config::{Config, Handler, StaticRoot};
 
 /// The channel that pages listen on.
 pub(crate) const CHANNEL: &str = "veche-dev";

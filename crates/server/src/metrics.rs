@@ -26,6 +26,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use veche_config::{Config, unix_now_ms};
 use veche_frontends::guessing::Lock;
 use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
 use veche_jwt::Refusal;
@@ -35,7 +36,6 @@ use veche_store::Store;
 use crate::asking::Latency;
 use crate::common::Common;
 use crate::dev::Dev;
-use veche_config::{Config, unix_now_ms};
 
 /// The process as the front ends ask it.
 pub(crate) struct Report {

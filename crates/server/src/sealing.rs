@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, error, info, warn};
+use veche_config::{self as config, CertificateFrom, Config, EXPIRY_WARNING_DAYS, Listener, Role};
 use veche_tls::{Acceptor, Certificate, Clients, Proofs, Roots, Stamp, Tickets, stamp};
 
 use crate::process::now;
-use veche_config::{self as config, CertificateFrom, Config, EXPIRY_WARNING_DAYS, Listener, Role};
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

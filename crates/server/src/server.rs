@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
+use veche_config::{Config, ConnectionCap, MemoryLimit, unix_now_ms};
 use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
 use veche_hub::{Hub, Now, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
@@ -31,7 +32,6 @@ use crate::pulse::{Stuck, Watch};
 use crate::sealing::Doors;
 use crate::site;
 use crate::worker::{Letter, Worker};
-use veche_config::{Config, ConnectionCap, MemoryLimit, unix_now_ms};
 
 /// Descriptors that are no connections: listeners, logs, epoll, what the system opens.
 const SPARE_DESCRIPTORS: u64 = 64;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use veche_config::{self as config, Config};
 use veche_frontends::access::Networks;
 use veche_frontends::hooks::{Decider, Deciders, Kind};
 use veche_frontends::identity::{Field, Identity};
@@ -18,7 +19,6 @@ use crate::apps::Library;
 use crate::dev;
 use crate::hooks::Hooks;
 use crate::identity::Identities;
-use veche_config::{self as config, Config};
 
 /// The front ends' view of a configuration; `dev` has it lead to what the developer's pages need.
 pub(crate) fn build(

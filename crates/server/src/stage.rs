@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use veche_config::{self as config, Config};
 use veche_frontends::{Outboxes, Ports, Post, Shared};
 use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
@@ -21,7 +22,6 @@ use crate::process::now;
 use crate::sealing::Sealing;
 use crate::server::outbox_bytes_max;
 use crate::worker::{Letter, Worker};
-use veche_config::{self as config, Config};
 
 pub use rig::Rig;
 

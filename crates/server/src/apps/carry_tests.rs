@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use veche_config::Config;
 use veche_frontends::{Outboxes, Ports, Post, Shared};
 use veche_hub::{
     ChannelName, ConnectionId, Hub, Options, PayloadKind, PayloadRef, SubscribeOptions, Ticket,
@@ -15,7 +16,6 @@ use crate::files::DiskFiles;
 use crate::metrics::Report;
 use crate::process::now;
 use crate::stage::good;
-use veche_config::Config;
 
 const CONFIG: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n\
     [[route]]\npath = \"/a\"\nhandler = \"lua\"\nscript = \"app.lua\"\n\

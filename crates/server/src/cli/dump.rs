@@ -8,12 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use veche_terminal::exit::{Exit, Failure, print, written};
 
 use super::control::{self, Control};
 use super::{ControlArgs, status};
 use crate::dump::{Cut, Wanted, receive};
 use crate::supervisor::request::{Command, Request};
-use veche_terminal::exit::{Exit, Failure, print, written};
 
 /// How long the first rows may take: the server begins at once, if it knows what a dump is.
 const FIRST_WAIT: Duration = Duration::from_secs(10);

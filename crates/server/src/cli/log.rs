@@ -8,12 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use clap::Args;
+use veche_terminal::exit::{Exit, Failure, written};
 
 use super::ControlArgs;
 use super::control;
 use crate::decisions::Wanted;
 use crate::supervisor::request::{Command, Request};
-use veche_terminal::exit::{Exit, Failure, written};
 
 /// The user and the channel to filter by.
 #[derive(Args, Debug)]

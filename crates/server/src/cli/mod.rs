@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use veche_config as config;
 
 use crate::process::signals::Signals;
 use crate::supervisor::{self, Ended};
-use veche_config as config;
 
 mod check;
 mod control;

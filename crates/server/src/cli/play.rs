@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use veche_config::{self as config, Config};
 use veche_frontends::Parting;
 use veche_load::cli::{EndUsers, ScriptUsers};
 use veche_load::script::ScriptRun;
+use veche_logging as logging;
 use veche_script::LoadRun;
 use veche_terminal::exit::{Exit, Failure};
 
 use crate::process::{Restarts, ServerControl, Start};
 use crate::server;
-use veche_config::{self as config, Config};
-use veche_logging as logging;
 
 /// Time for closing handshakes at the end.
 const DRAIN: Duration = Duration::from_millis(500);

@@ -13,10 +13,10 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-
-use super::PushArgs;
 use veche_config::{self as config, Role};
 use veche_terminal::exit::{Exit, Failure, print_line};
+
+use super::PushArgs;
 
 /// The most pushes without an answer yet.
 const WINDOW: usize = 256;

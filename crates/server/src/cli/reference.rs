@@ -5,9 +5,9 @@
 use std::fmt::Write as _;
 
 use clap::CommandFactory as _;
+use veche_terminal::exit::CODES;
 
 use super::Cli;
-use veche_terminal::exit::CODES;
 
 fn page() -> String {
     let mut page = String::from(

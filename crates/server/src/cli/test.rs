@@ -7,15 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use veche_config as config;
+use veche_terminal::Colours;
+use veche_terminal::duration;
+use veche_terminal::exit::{Exit, Failure, print};
 use veche_terminal::plain;
 
 use crate::process::now;
 use crate::server::WORKER_STACK_BYTES;
 use crate::testing::{self, Counts, Plan, Problem, Report, Step, Style};
-use veche_config as config;
-use veche_terminal::Colours;
-use veche_terminal::duration;
-use veche_terminal::exit::{Exit, Failure, print};
 
 /// What to run, and how.
 #[derive(Args, Debug)]

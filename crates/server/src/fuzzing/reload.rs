@@ -2,10 +2,10 @@
 //!
 //! The input is the texts of several files, with a line of `---` between them.
 
+use veche_config as config;
 use veche_net::{ConnectionId, FarState, Simulated};
 
 use crate::stage::{Stage, file, good};
-use veche_config as config;
 
 const CONFIG: &str = r#"
 [server]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tracing::warn;
 use veche_calls::{Outcome as CallOutcome, SecretUrl};
+use veche_config::{self as config, unix_now_ms};
 use veche_frontends::Now;
 use veche_frontends::app::Outcome;
 use veche_frontends::identity::hook::{Hook, Question};
@@ -22,7 +23,6 @@ use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::{Answer, Breaker, Gate, Request, Seldom};
 use crate::process::{Clock, now};
-use veche_config::{self as config, unix_now_ms};
 
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tracing::error;
 use veche_calls::SecretUrl;
+use veche_config::{self as config, Config};
 use veche_frontends::identity::token::{Anonymous, Tokens, Verifier};
 use veche_frontends::identity::{Identity, basic::Login, hook::Hook};
 use veche_jwt::Keys;
@@ -27,7 +28,6 @@ use veche_outbound::Outbound;
 use veche_pam::Service;
 
 use crate::process::now;
-use veche_config::{self as config, Config};
 
 use ended::Ended;
 pub(crate) use figures::{Asked, Figures};

@@ -14,6 +14,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use parking_lot::Mutex;
 use sha2::Sha256;
 use tracing::{debug, warn};
+use veche_config as config;
 use veche_frontends::Now;
 use veche_frontends::app::Outcome;
 use veche_frontends::identity::basic::{Credentials, Login};
@@ -32,7 +33,6 @@ use crate::guesses::Guesses;
 use crate::process::{Clock, now};
 use pool::{Asker, Job, Pool, Ticket, Trouble};
 use shares::Shares;
-use veche_config as config;
 
 /// Answers that are kept; each for a few seconds.
 const CACHE_ENTRIES_MAX: usize = 10_000;

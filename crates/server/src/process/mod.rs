@@ -29,13 +29,13 @@ use tracing::{error, info, warn};
 use veche_files::make_folder;
 use veche_frontends::Parting;
 use veche_script::LoadRun;
+use veche_terminal::as_ms;
 
 pub(crate) use self::inherited::{InheritedListener, deal};
 use self::link::Link;
 use self::message::{ListenerSockets, ToServer, ToSupervisor, VERSION};
 pub(crate) use self::restarts::{Ending, Restarts};
 use self::signals::Signals;
-use veche_terminal::as_ms;
 
 use crate::decisions;
 use crate::dump::Wanted;

@@ -19,6 +19,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
+use veche_config::Account;
+use veche_logging as logging;
 use veche_terminal::as_ms;
 
 use super::door::Door;
@@ -29,8 +31,6 @@ use super::{Ended, ServeError, Supervisor};
 use crate::process::link::Link;
 use crate::process::message::ListenerSockets;
 use crate::process::{Restarts, now};
-use veche_config::Account;
-use veche_logging as logging;
 
 /// Version of [`State`]: a program takes over only from one that has the same.
 pub(crate) const HANDOVER_VERSION: u32 = 3;

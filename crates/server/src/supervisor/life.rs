@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tracing::{error, info};
+use veche_config::Role;
 
 use super::revival::served;
 use super::server::{RESTORED_WAIT, SELF, Server};
@@ -12,7 +13,6 @@ use super::watchdog::Watchdog;
 use super::{ServeError, Supervisor};
 use crate::process::message::{Start, ToSupervisor, VERSION};
 use crate::process::{Ending, now};
-use veche_config::Role;
 
 /// How the last server process died.
 pub(super) struct LastExit {

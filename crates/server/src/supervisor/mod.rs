@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{info, warn};
+use veche_terminal::Report;
 
 use self::clients::Clients;
 use self::door::{Door, DoorError};
@@ -50,7 +51,6 @@ use self::status::PendingStatus;
 use self::stopping::Stopping;
 use self::upgrade::{Change, Kind, Retiring, Upgrade};
 use self::watchdog::Watchdog;
-use veche_terminal::Report;
 
 use crate::process::message::ToServer;
 use crate::process::signals::Signals;

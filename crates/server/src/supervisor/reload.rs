@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tracing::{error, info, warn};
+use veche_config::Account;
+use veche_config::{self as config, Config};
+use veche_logging::{self as logging, Output};
 use veche_terminal::{Report, as_ms};
 
 use super::Supervisor;
 use crate::dev::PROCESS_REFUSED;
 use crate::process::message::ToServer;
 use crate::process::{monotonic_ms, now};
-use veche_config::Account;
-use veche_config::{self as config, Config};
-use veche_logging::{self as logging, Output};
 
 /// Within this time the server process has to begin to put a config in force; a client waits no longer for the answer.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use veche_config::Account;
 
 use super::handover::SIGN;
 use super::listening::Listening;
@@ -18,7 +19,6 @@ use super::{notify, stored};
 use crate::process::link::Link;
 use crate::process::message::{ListenerSockets, Start, ToServer, ToSupervisor};
 use crate::process::now;
-use veche_config::Account;
 
 /// How long a server process may take to be ready before it is killed.
 pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);

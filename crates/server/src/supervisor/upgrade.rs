@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tracing::{error, info, warn};
+use veche_config as config;
 use veche_terminal::as_ms;
 use veche_tls::{Stamp, stamp};
 
@@ -24,7 +25,6 @@ use super::stopping::DRAIN_GRACE;
 use super::{NOT_STORED, ServeError, Supervisor};
 use crate::process::message::{Start, ToServer, ToSupervisor, VERSION};
 use crate::process::now;
-use veche_config as config;
 
 /// Server processes that may be draining at a time.
 const RETIRING_MAX: usize = 8;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use veche_calls::FaultKind;
+use veche_config::Config;
 use veche_frontends::access::Access;
 use veche_frontends::route::Router;
 use veche_frontends::site::{Listener, Role};
@@ -29,7 +30,6 @@ use crate::identity::Identities;
 use crate::metrics::Report;
 use crate::process::now;
 use crate::worker::Worker;
-use veche_config::Config;
 
 /// When each run begins: 2026-01-01 00:00:00 UTC.
 const WALL_MS: u64 = 1_767_225_600_000;

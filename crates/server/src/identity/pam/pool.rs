@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use veche_config as config;
 use veche_pam::client::{AskError, Helper};
 use veche_pam::{Answer, Question};
 
@@ -15,7 +16,6 @@ use crate::asking::{Breaker, Ending};
 use crate::identity::cache::Digest;
 use crate::identity::figures::Figures;
 use crate::process::{Clock, now};
-use veche_config as config;
 
 /// A thread only writes to and reads from its helper.
 const STACK_BYTES: usize = 256 << 10;
