@@ -22,7 +22,7 @@ pub mod backend;
 
 pub mod connection;
 
-pub use backend::{Direct, DirectCall, admin, command, spelling};
+pub use backend::{Direct, DirectCall, admin, command};
 pub use connection::Connection;
 pub use context::app::{AppAnswer, AppId, Apps};
 pub use context::census::Census;

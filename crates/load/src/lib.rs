@@ -18,6 +18,7 @@
 //! Errors, connections and the ledger are of the whole run. A verdict (the exit code, a promise) is a function of the finished
 //! [`report::Report`]; a thread decides nothing.
 
+pub mod cli;
 mod client;
 mod clock;
 mod control;

@@ -13,6 +13,7 @@ mod accept;
 mod base;
 mod buffer;
 mod delayed;
+pub mod descriptors;
 mod driver;
 mod epoll;
 mod listener;

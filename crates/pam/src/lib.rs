@@ -7,6 +7,7 @@
 //!
 //! It does not know HTTP, who waits for an answer, or how many helpers there are.
 
+pub mod client;
 pub mod helper;
 pub mod library;
 mod raw;

@@ -1,20 +1,16 @@
 //! The access log: a line for each request that was answered and each session that has ended.
 //!
 //! The front ends' [`Journal`](veche_frontends::Journal) has the entries, [`template`] makes lines of them, and a log
-//! thread of its own writes them ([`logging`](crate::logging)): a worker hands over the lines of a turn in one piece,
+//! thread of its own writes them ([`veche_logging`]): a worker hands over the lines of a turn in one piece,
 //! and waits for nobody. Lines that find no room are lost, which a metric counts.
-
-mod template;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use veche_frontends::journal::{Choice, Entry};
 
-use crate::config::{self, AccessLog};
-use crate::logging::{self, Appender, LogError};
-
-pub(crate) use template::Template;
+use veche_config::{self as config, AccessLog, Template};
+use veche_logging::{self as logging, Appender, LogError};
 
 /// What a worker needs to write its lines.
 #[derive(Clone)]

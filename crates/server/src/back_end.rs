@@ -4,7 +4,7 @@ use std::io;
 
 use veche_net::{Delayed, Driver as _, Epoll, Options, Uring, Waker};
 
-use crate::config::Io;
+use veche_config::Io;
 
 /// What all workers of a process run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 use veche_frontends::Decision;
 
-use crate::config::unix_now_ms;
+use veche_config::unix_now_ms;
 
 /// Most watchers at once: each has a thread.
 const WATCHERS_MAX: usize = 4;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::json;
+use veche_config::{Config, Handler, StaticRoot};
 
-use crate::config::{Config, Handler, StaticRoot};
 use crate::process::now;
 
 /// The channel that pages listen on.

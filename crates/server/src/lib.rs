@@ -10,7 +10,6 @@
 use std::process::ExitCode;
 
 mod access_log;
-mod account;
 mod acme;
 mod addresses;
 mod apps;
@@ -20,11 +19,8 @@ mod blocks;
 mod cli;
 #[cfg(test)]
 mod codes;
-mod colours;
 mod common;
-mod config;
 mod decisions;
-mod descriptors;
 mod dev;
 mod dump;
 mod events;
@@ -32,12 +28,14 @@ mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 #[cfg(test)]
+#[path = "../../config/src/generated_page.rs"]
+mod generated_page;
+#[cfg(test)]
 mod glue;
 mod guesses;
 mod history;
 mod hooks;
 mod identity;
-mod logging;
 mod memory;
 mod metrics;
 mod process;

@@ -26,6 +26,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
+use veche_config::{Config, unix_now_ms};
 use veche_frontends::guessing::Lock;
 use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
 use veche_jwt::Refusal;
@@ -34,7 +35,6 @@ use veche_store::Store;
 
 use crate::asking::Latency;
 use crate::common::Common;
-use crate::config::{Config, unix_now_ms};
 use crate::dev::Dev;
 
 /// The process as the front ends ask it.
@@ -585,6 +585,6 @@ mod tests {
                 after("HELP", name)
             ));
         }
-        crate::config::assert_page_is_current("metrics.md", &page);
+        crate::generated_page::assert_page_is_current("metrics.md", &page);
     }
 }

@@ -16,8 +16,8 @@ use landlock::{
     RulesetStatus, Scope, make_bitflags,
 };
 
-use crate::config::{Config, Handler, Identity, Jwt, KeySource, StaticRoot};
-use crate::logging;
+use veche_config::{Config, Handler, Identity, Jwt, KeySource, StaticRoot};
+use veche_logging as logging;
 
 /// The newest that is asked for; of what a kernel does not know it enforces the rest. What came after this one
 /// (sockets that have a path, V9) would keep scripts from the databases of this machine.
@@ -296,7 +296,7 @@ mod tests {
         let Some(folder) = std::env::var_os(TELLS).map(PathBuf::from) else {
             return;
         };
-        let config = crate::config::load(&folder.join("in/veche.toml")).expect("a config");
+        let config = veche_config::load(&folder.join("in/veche.toml")).expect("a config");
         match enter(&config) {
             Ok(confined) => println!("enforced: {confined}; missing: {}", confined.missing()),
             Err(SandboxError::NoLandlock) => return println!("no landlock"),

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, error, info, warn};
+use veche_config::{self as config, CertificateFrom, Config, EXPIRY_WARNING_DAYS, Listener, Role};
 use veche_tls::{Acceptor, Certificate, Clients, Proofs, Roots, Stamp, Tickets, stamp};
 
-use crate::config::{self, CertificateFrom, Config, EXPIRY_WARNING_DAYS, Listener, Role};
 use crate::process::now;
 
 /// How often files are looked at.

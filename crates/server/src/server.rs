@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
+use veche_config::{Config, ConnectionCap, MemoryLimit, unix_now_ms};
 use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
 use veche_hub::{Hub, Now, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::Driver;
+use veche_terminal::as_ms;
 
 use crate::access_log::Access;
 use crate::apps::{self, Here, Library, Wake};
 use crate::back_end::{BackEnd, Sockets};
 use crate::blocks::Blocks;
 use crate::common::Common;
-use crate::config::{Config, ConnectionCap, MemoryLimit, as_ms, unix_now_ms};
 use crate::decisions;
 use crate::dev::Dev;
 use crate::dump::{Dumps, Wanted};
@@ -204,7 +205,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
 
 /// A hub for each worker, with its part of what channels remember.
 fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> {
-    let namespaces = Arc::new(site::namespaces(config));
+    let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);
     let hub = |me| {
         let options = veche_hub::Options {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use veche_config::{self as config, Config};
 use veche_frontends::access::Networks;
 use veche_frontends::hooks::{Decider, Deciders, Kind};
 use veche_frontends::identity::{Field, Identity};
@@ -10,12 +11,11 @@ use veche_frontends::origin::{Pattern, Rule};
 use veche_frontends::publishing::Publishing;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
-use veche_hub::{History, Namespace, Namespaces, Wildcards};
 use veche_proto::http;
 use veche_proto::websocket::{self, deflate};
+use veche_terminal::as_ms;
 
 use crate::apps::Library;
-use crate::config::{self, Config, as_ms};
 use crate::dev;
 use crate::hooks::Hooks;
 use crate::identity::Identities;
@@ -98,7 +98,7 @@ pub(crate) fn build(
         admin_keys: keys(&config.admin.keys),
         accepts_unknown_fields: config.api.accepts_unknown_fields,
         publishing,
-        namespaces: Arc::new(namespaces(config)),
+        namespaces: Arc::new(config::namespaces(config)),
         history_bytes_max: history_bytes_max(config),
         history_answer_max: config.limits.history_answer_max as usize,
     }
@@ -107,45 +107,6 @@ pub(crate) fn build(
 /// What channels may remember together, in bytes.
 pub(crate) fn history_bytes_max(config: &Config) -> usize {
     usize::try_from(config.limits.history_bytes).unwrap_or(usize::MAX)
-}
-
-/// What channels remember.
-pub(crate) fn namespaces(config: &Config) -> Namespaces {
-    let wildcards = Wildcards::new(config.wildcards.iter().map(|name| &**name));
-    let mut namespaces = Namespaces::with_wildcards(wildcards);
-    for namespace in &config.namespaces {
-        let budget = namespace.history_bytes.map(|bytes| {
-            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            namespaces.add_budget(&namespace.name, bytes)
-        });
-        let history = namespace.history.map(|history| History {
-            size: history.size,
-            ttl_ms: as_ms(history.ttl),
-            position_ttl_ms: as_ms(history.position_ttl),
-            recovery: history.recovery,
-            budget: budget.unwrap_or_default(),
-        });
-        let options = Namespace {
-            history,
-            access: namespace.access,
-            presence: namespace.presence,
-            join_leave: namespace.join_leave,
-            force_push_join_leave: namespace.force_push_join_leave,
-            leave_delay_ms: as_ms(namespace.leave_delay),
-            told: namespace.told,
-            slow_miss: namespace.slow_miss,
-            differences: namespace.differences,
-            tags_filter: namespace.tags_filter,
-        };
-        match veche_hub::Pattern::new(&namespace.name) {
-            Ok(pattern) => namespaces.insert_pattern(pattern, options),
-            Err(_) => namespaces.insert(&namespace.name, options),
-        }
-    }
-    if config.limits.refuses_unknown_namespaces {
-        namespaces.close();
-    }
-    namespaces
 }
 
 fn limits(limits: &config::Limits) -> Limits {

@@ -1,5 +1,5 @@
-//! Identifiers and plain values that several crates share. Nothing here does I/O, and nothing refers to another crate of
-//! the workspace.
+//! Identifiers and plain values that several crates share, and the nearest of several names. Nothing here does I/O, and
+//! nothing refers to another crate of the workspace.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ mod message;
 mod payload;
 mod position;
 mod publish;
+mod spelling;
 mod subscribe;
 mod time;
 
@@ -16,5 +17,6 @@ pub use message::MessageKind;
 pub use payload::{Payload, PayloadKind, PayloadRef};
 pub use position::{BadPosition, Epoch, Position, Since};
 pub use publish::{Info, PublishOptions, Version};
+pub use spelling::nearest;
 pub use subscribe::{ClientInfo, SubscribeOptions};
 pub use time::Now;

@@ -5,7 +5,6 @@ pub(crate) mod api;
 pub mod command;
 mod execution;
 pub(crate) mod lines;
-pub mod spelling;
 
 pub(crate) use crate::http::api_error::status_of;
 pub use crate::http::api_error::{

@@ -7,10 +7,10 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use veche_config::Config;
 use veche_files::{Writing, make_folder};
 
 use super::timing::Attempts;
-use crate::config::Config;
 
 /// Longer files are none of ours, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tracing::{debug, error, info, warn};
 use veche_calls::masked;
+use veche_config::{self as config, Config};
 use veche_outbound::Outbound;
 use veche_outbound::acme::{Ended, Failed, Order};
 use veche_tls::{Certificate, Proofs, Stamp, stamp};
 
 use crate::asking::Count;
-use crate::config::{self, Config};
 use crate::process::now;
 
 pub(crate) use folder::prepare;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use veche_config::Config;
 use veche_frontends::{Outboxes, Ports, Post, Shared};
 use veche_hub::{
     ChannelName, ConnectionId, Hub, Options, PayloadKind, PayloadRef, SubscribeOptions, Ticket,
@@ -11,7 +12,6 @@ use veche_hub::{
 use super::Here;
 use super::library::Library;
 use crate::common::Common;
-use crate::config::Config;
 use crate::files::DiskFiles;
 use crate::metrics::Report;
 use crate::process::now;

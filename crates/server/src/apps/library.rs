@@ -12,7 +12,7 @@ use veche_script::{
 };
 use veche_store::Store;
 
-use crate::config::{self, Config, Restart};
+use veche_config::{self as config, Config, Restart};
 
 /// One application that can be run.
 #[derive(Clone, Debug)]

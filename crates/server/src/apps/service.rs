@@ -4,11 +4,11 @@
 //! failure stays; it never runs twice at once, so after a reload it begins when older code has ended.
 
 use tracing::{error, info, warn};
+use veche_config::Restart;
 use veche_frontends::{AppId, Shared};
 use veche_script::Service;
 
 use super::here::{Application, Here, LOG};
-use crate::config::Restart;
 
 /// It begins again after so long when it has failed for the first time; then after twice as long each time.
 const BACK_OFF_MS: u64 = 200;

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use crate::config::Secret;
+use veche_config::Secret;
 
 /// Says which hook a request is for, so that one URL can serve several.
 pub(crate) const HOOK: &str = "veche-hook";

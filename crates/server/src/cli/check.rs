@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
+use veche_config::{self as config, Config};
+use veche_terminal::{Colour, Colours};
 
-use super::exit::{Exit, Failure, print_line};
+use veche_terminal::exit::{Exit, Failure, print_line};
+use veche_terminal::{Problem, Report};
+
 use crate::apps::Library;
-use crate::colours::{Colour, Colours};
-use crate::config::{self, Config, Problem, Report};
 
 /// Flags of `veche check`.
 #[derive(Args, Debug)]
@@ -52,12 +54,13 @@ pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), Failure> {
     if !config.services.is_empty() {
         counts.push(count(config.services.len(), "service"));
     }
-    let (file, counts) = (config::shown(file), counts.join(", "));
+    let (file, counts) = (veche_terminal::shown(file), counts.join(", "));
     print_line(format_args!("{file}: ok ({counts})"))
 }
 
 fn check(file: &Path) -> Found {
-    let loaded = config::read(file).and_then(|text| Ok((config::parse(file, &text)?, text)));
+    let loaded =
+        veche_terminal::read(file).and_then(|text| Ok((config::parse(file, &text)?, text)));
     let (config, text) = match loaded {
         Ok(loaded) => loaded,
         Err(report) => return Found::Bad(report),
@@ -103,11 +106,11 @@ fn script_problem(file: &Path, why: &str) -> Value {
     });
     match place {
         Some((script, line)) => json!({
-            "severity": "error", "file": config::shown(&script).to_string(), "line": line,
+            "severity": "error", "file": veche_terminal::shown(&script).to_string(), "line": line,
             "message": why,
         }),
         None => json!({
-            "severity": "error", "file": config::shown(file).to_string(), "message": why,
+            "severity": "error", "file": veche_terminal::shown(file).to_string(), "message": why,
         }),
     }
 }

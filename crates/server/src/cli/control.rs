@@ -8,9 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
+use veche_config as config;
 
-use super::exit::{Exit, Failure, print_line};
-use crate::config::{self, shown};
+use veche_terminal::exit::{Exit, Failure, print_line};
+use veche_terminal::shown;
+
 use crate::process::{now, passing};
 use crate::supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
 
@@ -36,7 +38,7 @@ pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<Control, Failu
         None => config::control_of(file).map_err(|error| {
             Failure::new(
                 Exit::Config,
-                format!("{}: {}", shown(file), config::unreadable(&error)),
+                format!("{}: {}", shown(file), veche_terminal::unreadable(&error)),
             )
         })?,
     };

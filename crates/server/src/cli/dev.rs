@@ -13,8 +13,8 @@ use std::time::Duration;
 use notify::{EventKind, RecursiveMode, Watcher as _};
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::exit::{Exit, Failure};
-use crate::config::{Config, Handler, StaticRoot};
+use veche_config::{Config, Handler, StaticRoot};
+use veche_terminal::exit::{Exit, Failure};
 
 /// Saves that come so shortly after each other are one.
 const TOGETHER: Duration = Duration::from_millis(60);

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use veche_terminal::exit::{Exit, Failure, print, written};
 
 use super::control::{self, Control};
-use super::exit::{Exit, Failure, print, written};
 use super::{ControlArgs, status};
 use crate::dump::{Cut, Wanted, receive};
 use crate::supervisor::request::{Command, Request};

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
+use veche_terminal::exit::{Exit, Failure, print};
 
 use super::Cli;
-use super::exit::{Exit, Failure, print};
 
 /// Prints the script that a shell reads.
 pub(super) fn completions(shell: Shell) -> Result<(), Failure> {

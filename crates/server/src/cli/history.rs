@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::exit::{self, Exit, Failure};
-use crate::config;
+use veche_config as config;
+use veche_terminal::exit::{self, Exit, Failure};
 
 /// Has the next start give all channels new epochs.
 pub(super) fn renew_epochs(file: &Path) -> Result<(), Failure> {

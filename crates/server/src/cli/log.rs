@@ -8,10 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use clap::Args;
+use veche_terminal::exit::{Exit, Failure, written};
 
 use super::ControlArgs;
 use super::control;
-use super::exit::{Exit, Failure, written};
 use crate::decisions::Wanted;
 use crate::supervisor::request::{Command, Request};
 

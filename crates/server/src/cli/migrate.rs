@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::exit::{Exit, Failure, print};
-use crate::config::shown;
 use draft::Draft;
 use settings::Settings;
+use veche_terminal::exit::{Exit, Failure, print};
+use veche_terminal::shown;
 
 mod centrifugo;
 mod draft;

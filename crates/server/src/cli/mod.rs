@@ -11,30 +11,30 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use veche_config as config;
 
-use crate::config;
 use crate::process::signals::Signals;
 use crate::supervisor::{self, Ended};
 
-mod bench;
 mod check;
 mod control;
 mod dev;
 mod dump;
-mod exit;
 mod generate;
 mod history;
 mod log;
 mod migrate;
 mod new;
+mod play;
 mod push;
 #[cfg(test)]
 mod reference;
 mod status;
 mod test;
 
-use exit::{Exit, Failure};
 use status::Form;
+use veche_load::cli::{self as bench, BenchArgs};
+use veche_terminal::{Exit, Failure, duration, exit};
 
 /// The realtime application server: it holds the connections, your back end pushes.
 #[derive(Debug, Parser)]
@@ -74,7 +74,7 @@ enum Command {
     Push(PushArgs),
     /// Measure a server: connections, messages, requests, pushes
     #[command(after_help = exit::table())]
-    Bench(Box<bench::BenchArgs>),
+    Bench(Box<BenchArgs>),
     /// Show how the running server is doing
     Status {
         /// Print the answer as one JSON object
@@ -180,10 +180,6 @@ struct PushArgs {
     data: OsString,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    config::parse_duration(text).ok_or_else(|| "expected a duration such as \"30s\"".to_owned())
-}
-
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -221,7 +217,7 @@ fn suggest(error: &mut clap::Error) {
     }
     let cli = Cli::command();
     let names = cli.get_subcommands().filter(|one| !one.is_hide_set());
-    if let Some(meant) = config::nearest(given, names.map(clap::Command::get_name)) {
+    if let Some(meant) = veche_types::nearest(given, names.map(clap::Command::get_name)) {
         let meant = ContextValue::Strings(vec![meant.to_owned()]);
         error.insert(ContextKind::SuggestedSubcommand, meant);
     }
@@ -277,7 +273,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Push(args) => push::run(&file, args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { folder } => generate::man(&folder),
-        Command::Bench(args) => bench::run(&args),
+        Command::Bench(args) => bench::run(&args, &play::start),
         Command::Status {
             json,
             slow,

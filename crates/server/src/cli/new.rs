@@ -12,8 +12,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, ValueEnum};
 use rust_embed::Embed;
 
-use super::exit::{Exit, Failure, print};
-use crate::config::plain;
+use veche_terminal::exit::{Exit, Failure, print};
+use veche_terminal::plain;
 
 /// Where to make it, and of which kind.
 #[derive(Args, Debug)]

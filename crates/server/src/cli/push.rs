@@ -13,10 +13,10 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use veche_config::{self as config, Role};
+use veche_terminal::exit::{Exit, Failure, print_line};
 
 use super::PushArgs;
-use super::exit::{Exit, Failure, print_line};
-use crate::config::{self, Role};
 
 /// The most pushes without an answer yet.
 const WINDOW: usize = 256;
@@ -82,7 +82,7 @@ fn address_of(file: &Path) -> Result<SocketAddr, Failure> {
         };
         return Err(Failure::new(
             Exit::Config,
-            format!("{}: {why}", config::shown(file)),
+            format!("{}: {why}", veche_terminal::shown(file)),
         ));
     };
     let mut address = listener.address;
@@ -90,7 +90,7 @@ fn address_of(file: &Path) -> Result<SocketAddr, Failure> {
         let why = "the push listener has whatever port was free; veche status shows it, name it with --address";
         return Err(Failure::new(
             Exit::Config,
-            format!("{}: {why}", config::shown(file)),
+            format!("{}: {why}", veche_terminal::shown(file)),
         ));
     }
     if address.ip().is_unspecified() {

@@ -5,9 +5,9 @@
 use std::fmt::Write as _;
 
 use clap::CommandFactory as _;
+use veche_terminal::exit::CODES;
 
 use super::Cli;
-use super::exit::CODES;
 
 fn page() -> String {
     let mut page = String::from(
@@ -49,5 +49,5 @@ fn trimmed(text: &str) -> String {
 
 #[test]
 fn reference_of_the_command_line_is_current() {
-    crate::config::assert_page_is_current("cli.md", &page());
+    crate::generated_page::assert_page_is_current("cli.md", &page());
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use veche_terminal::exit::{Exit, Failure, print, print_line};
 
 use super::control::Control;
-use super::exit::{Exit, Failure, print, print_line};
 use crate::supervisor::request::Command;
 
 /// What is printed.

@@ -7,11 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use veche_config as config;
+use veche_terminal::Colours;
+use veche_terminal::duration;
+use veche_terminal::exit::{Exit, Failure, print};
+use veche_terminal::plain;
 
-use super::duration;
-use super::exit::{Exit, Failure, print};
-use crate::colours::Colours;
-use crate::config::{self, plain};
 use crate::process::now;
 use crate::server::WORKER_STACK_BYTES;
 use crate::testing::{self, Counts, Plan, Problem, Report, Step, Style};

@@ -3,10 +3,10 @@
 use std::sync::mpsc;
 
 use veche_calls::Reply;
+use veche_config as config;
 use veche_outbound::Outbound;
 
 use crate::asking::{HOOK, Request, sign};
-use crate::config;
 
 /// Longest answer that is read, in bytes; nothing in it matters.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;

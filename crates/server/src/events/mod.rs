@@ -14,12 +14,12 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
 use tracing::warn;
+use veche_config as config;
 use veche_frontends::stats::Cell;
 use veche_hub::Happening;
 use veche_outbound::Outbound;
 
 use self::delivery::{Failed, send};
-use crate::config;
 
 /// The most that one request carries.
 const BATCH_MAX: usize = 500;

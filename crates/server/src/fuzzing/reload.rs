@@ -2,9 +2,9 @@
 //!
 //! The input is the texts of several files, with a line of `---` between them.
 
+use veche_config as config;
 use veche_net::{ConnectionId, FarState, Simulated};
 
-use crate::config;
 use crate::stage::{Stage, file, good};
 
 const CONFIG: &str = r#"

@@ -8,19 +8,20 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tracing::warn;
 use veche_calls::{Outcome as CallOutcome, SecretUrl};
+use veche_config::{self as config, unix_now_ms};
 use veche_frontends::Now;
 use veche_frontends::app::Outcome;
 use veche_frontends::identity::hook::{Hook, Question};
 use veche_frontends::identity::{Desk, Finding, Unknown};
 use veche_hub::ConnectionId;
 use veche_outbound::Outbound;
+use veche_terminal::as_ms;
 
 use super::cache::Digest;
 use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::{Answer, Breaker, Gate, Request, Seldom};
-use crate::config::{self, as_ms, unix_now_ms};
 use crate::process::{Clock, now};
 
 /// Longest answer, in bytes.

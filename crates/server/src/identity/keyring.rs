@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use tracing::{info, warn};
 use veche_calls::Outcome;
+use veche_config::{Jwt, KeySource, Published};
 use veche_frontends::identity::token::Keychain;
 use veche_frontends::identity::{Desk, Finding};
 use veche_hub::ConnectionId;
@@ -18,7 +19,6 @@ use veche_outbound::Outbound;
 
 use super::figures::Figures;
 use crate::asking::{Answer, CONNECTIONS_MAX, Request};
-use crate::config::{Jwt, KeySource, Published};
 use crate::process::now;
 
 /// Tokens with unknown keys have a set fetched so often at most.

@@ -20,20 +20,19 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tracing::error;
 use veche_calls::SecretUrl;
+use veche_config::{self as config, Config};
 use veche_frontends::identity::token::{Anonymous, Tokens, Verifier};
 use veche_frontends::identity::{Identity, basic::Login, hook::Hook};
 use veche_jwt::Keys;
 use veche_outbound::Outbound;
 use veche_pam::Service;
 
-use crate::config::{self, Config};
 use crate::process::now;
 
 use ended::Ended;
 pub(crate) use figures::{Asked, Figures};
 use hook::BackEnd;
 use keyring::Keyring;
-pub(crate) use pam::probe;
 use pam::{Pam, Passwords};
 
 /// How often is looked whether keys are due.

@@ -1,10 +1,9 @@
 //! Passwords that PAM judges: each service keeps its answers for a moment, and all of them share the helpers and the memory
 //! of who has guessed wrong.
 //!
-//! A worker hands a password over and goes on. A thread of the [`pool`] has a [`helper`] of its own judge it, and tells the
+//! A worker hands a password over and goes on. A thread of the [`pool`] has a [helper](veche_pam::client) of its own judge it, and tells the
 //! worker's desk.
 
-mod helper;
 mod pool;
 mod shares;
 
@@ -15,12 +14,14 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use parking_lot::Mutex;
 use sha2::Sha256;
 use tracing::{debug, warn};
+use veche_config as config;
 use veche_frontends::Now;
 use veche_frontends::app::Outcome;
 use veche_frontends::identity::basic::{Credentials, Login};
 use veche_frontends::identity::{Desk, Finding, Unknown, Word};
 use veche_hub::ConnectionId;
 use veche_pam::{Answer, Question, Service};
+use veche_terminal::as_ms;
 use zeroize::Zeroizing;
 
 use super::cache::{Cache, Digest};
@@ -28,13 +29,10 @@ use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::Seldom;
-use crate::config::{self, as_ms};
 use crate::guesses::Guesses;
 use crate::process::{Clock, now};
 use pool::{Asker, Job, Pool, Ticket, Trouble};
 use shares::Shares;
-
-pub(crate) use helper::probe;
 
 /// Answers that are kept; each for a few seconds.
 const CACHE_ENTRIES_MAX: usize = 10_000;

@@ -2,12 +2,12 @@
 //! what held workers up, the configuration and the end of the log.
 
 use serde_json::{Map, Value, json};
+use veche_config::unix_now_ms;
 use veche_frontends::Stats;
 use veche_frontends::admin::Look;
 use veche_frontends::stats::{Cell, TURN_BUCKETS_US};
 
 use super::{COUNTERS, GAUGES, LABELLED, Report, tables};
-use crate::config::unix_now_ms;
 
 /// What all metrics begin with.
 const PREFIX: &str = "veche_";

@@ -12,9 +12,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
+use veche_config::unix_now_ms;
 
 use crate::common::Common;
-use crate::config::unix_now_ms;
 
 /// Reads the figures when it is asked.
 pub(super) struct Process {

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use veche_terminal::as_ms;
 
-use crate::config::as_ms;
 use crate::decisions;
 use crate::dump::Wanted;
 use crate::process::Restarts;

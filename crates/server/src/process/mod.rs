@@ -29,18 +29,21 @@ use tracing::{error, info, warn};
 use veche_files::make_folder;
 use veche_frontends::Parting;
 use veche_script::LoadRun;
+use veche_terminal::as_ms;
 
 pub(crate) use self::inherited::{InheritedListener, deal};
 use self::link::Link;
 use self::message::{ListenerSockets, ToServer, ToSupervisor, VERSION};
 pub(crate) use self::restarts::{Ending, Restarts};
 use self::signals::Signals;
-use crate::config::{Config, as_ms};
+
 use crate::decisions;
 use crate::dump::Wanted;
 use crate::pulse::Stuck;
 use crate::sandbox::Confined;
-use crate::{acme, logging, memory, sandbox};
+use crate::{acme, memory, sandbox};
+use veche_config::Config;
+use veche_logging as logging;
 
 /// How long the supervisor may take to say `Start`; it says so at once.
 const START_WAIT: Duration = Duration::from_secs(10);
@@ -203,8 +206,8 @@ impl Prepared {
         // start.
         let parse = |text: &str| {
             let parse = match start.is_unjudged {
-                true => crate::config::parse,
-                false => crate::config::parse_again,
+                true => veche_config::parse,
+                false => veche_config::parse_again,
             };
             parse(&start.config_path, text).map_err(|report| report.to_string())
         };
@@ -453,7 +456,7 @@ impl Process {
 
     fn reload(&mut self, control: &impl ServerControl, text: &str) -> Result<(), String> {
         let new =
-            crate::config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
+            veche_config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
         let config = Arc::new(new.on_top_of(&self.started));
         // What may fail comes first, so that a refused config has changed nothing.
         let log = config.server.log.for_dev(self.dev);

@@ -19,15 +19,15 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
+use veche_config::Account;
+use veche_logging as logging;
+use veche_terminal::as_ms;
 
 use super::door::Door;
 use super::listening::Listening;
 use super::reload::Loaded;
 use super::server::Server;
 use super::{Ended, ServeError, Supervisor};
-use crate::account::Account;
-use crate::config::as_ms;
-use crate::logging;
 use crate::process::link::Link;
 use crate::process::message::ListenerSockets;
 use crate::process::{Restarts, now};

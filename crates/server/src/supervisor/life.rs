@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tracing::{error, info};
+use veche_config::Role;
 
 use super::revival::served;
 use super::server::{RESTORED_WAIT, SELF, Server};
 use super::watchdog::Watchdog;
 use super::{ServeError, Supervisor};
-use crate::config::Role;
 use crate::process::message::{Start, ToSupervisor, VERSION};
 use crate::process::{Ending, now};
 

@@ -13,8 +13,8 @@ use std::{io, iter, thread};
 use rustix::net::Shutdown;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tracing::warn;
+use veche_config::Listener;
 
-use crate::config::Listener;
 use crate::process::message::ListenerSockets;
 
 /// Connections that may queue on each socket; the kernel cuts it down to `net.core.somaxconn`.

@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{info, warn};
+use veche_terminal::Report;
 
 use self::clients::Clients;
 use self::door::{Door, DoorError};
@@ -45,19 +46,19 @@ use self::listening::{ListenError, Listening, listen_on};
 use self::notify::Notifier;
 use self::reload::{Loaded, PendingReload};
 use self::revival::Revival;
-pub(crate) use self::server::SELF;
 use self::server::Server;
 use self::status::PendingStatus;
 use self::stopping::Stopping;
 use self::upgrade::{Change, Kind, Retiring, Upgrade};
 use self::watchdog::Watchdog;
-use crate::account::{Account, AccountError};
-use crate::config::{Config, Report};
-use crate::descriptors::{self, Raised};
-use crate::logging::{self, LogError, Logs};
+
 use crate::process::message::ToServer;
 use crate::process::signals::Signals;
 use crate::process::{Restarts, now, poll_once};
+use veche_config::Config;
+use veche_config::{Account, AccountError};
+use veche_logging::{self as logging, LogError, Logs};
+use veche_net::descriptors::{self, Raised};
 
 /// How a supervisor came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

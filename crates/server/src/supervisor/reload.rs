@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tracing::{error, info, warn};
+use veche_config::Account;
+use veche_config::{self as config, Config};
+use veche_logging::{self as logging, Output};
+use veche_terminal::{Report, as_ms};
 
 use super::Supervisor;
-use crate::account::Account;
-use crate::config::{self, Config, Report, as_ms};
 use crate::dev::PROCESS_REFUSED;
-use crate::logging::{self, Output};
 use crate::process::message::ToServer;
 use crate::process::{monotonic_ms, now};
 
@@ -32,7 +33,7 @@ pub(super) struct Loaded {
 
 impl Loaded {
     pub(super) fn read(path: &Path) -> Result<Self, Report> {
-        let text = config::read(path)?;
+        let text = veche_terminal::read(path)?;
         let config = Arc::new(config::parse(path, &text)?);
         Ok(Self { config, text })
     }

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use veche_config::Account;
 
 use super::handover::SIGN;
 use super::listening::Listening;
 use super::{notify, stored};
-use crate::account::Account;
 use crate::process::link::Link;
 use crate::process::message::{ListenerSockets, Start, ToServer, ToSupervisor};
 use crate::process::now;

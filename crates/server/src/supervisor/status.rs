@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use veche_terminal::as_ms;
 
 use super::Supervisor;
 use super::server::Server;
-use crate::config::as_ms;
 use crate::process::message::ToServer;
 use crate::process::now;
 

@@ -11,11 +11,11 @@ use super::ServeError;
 use super::listening::listen_on;
 use super::reload::Loaded;
 use super::server::introduce;
-use crate::descriptors;
 use crate::process::Restarts;
 use crate::process::link::Link;
 use crate::process::message::{Start, ToSupervisor, VERSION};
 use crate::{process, server};
+use veche_net::descriptors;
 
 /// Serves with the configuration at `file` until SIGTERM.
 ///

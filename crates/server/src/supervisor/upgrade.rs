@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tracing::{error, info, warn};
+use veche_config as config;
+use veche_terminal::as_ms;
 use veche_tls::{Stamp, stamp};
 
 use super::handover::{self, HANDOVER_VERSION, Stayed};
@@ -21,7 +23,6 @@ use super::reload::Loaded;
 use super::server::{READY_WAIT, SELF, Server};
 use super::stopping::DRAIN_GRACE;
 use super::{NOT_STORED, ServeError, Supervisor};
-use crate::config::{self, as_ms};
 use crate::process::message::{Start, ToServer, ToSupervisor, VERSION};
 use crate::process::now;
 
@@ -196,7 +197,7 @@ impl Supervisor {
             return Err(format!("{RETIRING_MAX} server processes still drain"));
         }
         // Not parsed here: the new program may know what this one does not.
-        let text = config::read(&self.file).map_err(|report| report.to_string())?;
+        let text = veche_terminal::read(&self.file).map_err(|report| report.to_string())?;
         let start = Start {
             version: VERSION,
             config_path: self.file.clone(),

@@ -17,9 +17,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use veche_config::Config;
 use veche_script::{Case, Code, Ended};
+use veche_terminal::plain;
 
-use crate::config::{Config, plain};
 use crate::process::now;
 use conduct::{LogLine, Run};
 use world::Ground;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::conduct::name_of;
 use super::{Failed, File, Outcome, Passed};
-use crate::colours::{Colour, Colours};
+use veche_terminal::{Colour, Colours};
 
 /// Lines of a log that are shown: the last ones.
 const LOG_LINES_MAX: usize = 40;

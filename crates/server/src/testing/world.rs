@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use veche_calls::FaultKind;
+use veche_config::Config;
 use veche_frontends::access::Access;
 use veche_frontends::route::Router;
 use veche_frontends::site::{Listener, Role};
@@ -23,7 +24,6 @@ use super::client::{Client, Opening, Welcome};
 use super::outside::{Dialed, Outside};
 use crate::apps::{Here, Journal, Library, Shelf};
 use crate::common::Common;
-use crate::config::Config;
 use crate::files::DiskFiles;
 use crate::hooks::Hooks;
 use crate::identity::Identities;

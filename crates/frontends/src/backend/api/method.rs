@@ -4,9 +4,9 @@ use veche_hub::{ConnectionId, Question};
 
 use crate::backend::admin::{self, Look};
 use crate::backend::command::{self, BadCommand, Command, Target};
-use crate::backend::spelling::nearest;
 use crate::backend::{Backend, METHOD_NOT_FOUND, Progress, Shape, Unwilling};
 use crate::context::shared::Shared;
+use veche_types::nearest;
 
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
-use crate::backend::spelling::nearest;
 use crate::backend::{BAD_REQUEST, UNKNOWN_CHANNEL};
+use veche_types::nearest;
 
 /// What is wrong with an object; the text is for the person who wrote it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use veche_config as config;
+use veche_pam::client::{AskError, Helper};
 use veche_pam::{Answer, Question};
 
-use super::helper::Helper;
 use crate::asking::{Breaker, Ending};
-use crate::config;
 use crate::identity::cache::Digest;
 use crate::identity::figures::Figures;
 use crate::process::{Clock, now};
@@ -61,6 +61,16 @@ pub(super) enum Trouble {
     Unanswered,
     /// The helper that had it has ended.
     Gone,
+}
+
+impl From<AskError> for Trouble {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Unsent => Self::Helper("the helper has ended before a check".to_owned()),
+            AskError::Unanswered => Self::Unanswered,
+            AskError::Gone => Self::Gone,
+        }
+    }
 }
 
 /// See the module's text. When it is dropped, its threads end with their last jobs.
@@ -213,7 +223,7 @@ impl Inner {
             // It still waits for a module, or is gone.
             self.end(helper);
         }
-        answer
+        Ok(answer?)
     }
 
     fn start(&self) -> Result<Helper, Trouble> {

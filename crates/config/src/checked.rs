@@ -1,0 +1,629 @@
+//! From raw values to a [`Config`]: what values mean together, and what is allowed but risky.
+//!
+//! Goes on after each problem, and never judges a value whose own problem has been told already. The world is
+//! asked two things only, whether a folder or a file exists and what certificates say, through [`World`].
+
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use veche_frontends::access::Networks;
+use veche_frontends::rate::Rate;
+use veche_logging::{Log, LogFormat, LogLevel, Rotation};
+use veche_terminal::{Problem, Problems, Report, shown};
+
+use super::acme::Acme;
+use super::directives::Section;
+use super::effective::Effective;
+use super::excerpt;
+use super::identity::KeySource;
+use super::names::parse_network;
+use super::raw::{self, Table};
+use super::readiness::made_by_systemd;
+use super::types::*;
+use super::value::Value;
+
+mod access_log;
+mod acme;
+mod answers;
+mod apps;
+mod events;
+mod history;
+mod hooks;
+mod identity;
+mod listeners;
+mod namespaces;
+mod passwords;
+mod risks;
+mod routes;
+mod served;
+mod services;
+mod tls;
+
+use served::Served;
+
+pub(super) use identity::parse_url;
+pub(super) use routes::listeners_called;
+pub use tls::{EXPIRY_WARNING_DAYS, expires};
+
+/// What the checks ask of the machine.
+pub(super) struct World<'w> {
+    pub(super) is_folder: &'w dyn Fn(&Path) -> bool,
+    pub(super) is_file: &'w dyn Fn(&Path) -> bool,
+    /// Where a path leads, by no link any more, also if only its folder is there; `None`: nowhere that can be told.
+    pub(super) real: &'w dyn Fn(&Path) -> Option<PathBuf>,
+    /// Whether every user of the machine may read a file.
+    pub(super) is_for_everybody: &'w dyn Fn(&Path) -> bool,
+    /// A certificate and its key, judged; an error is a line to act on.
+    pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
+    /// A secret that is elsewhere; an error is a line to act on, without the secret.
+    pub(super) secret: &'w dyn Fn(&SecretSource) -> Result<Secret, String>,
+    /// Whether those that vouch for clients can be read.
+    pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
+    /// Reads keys of tokens; returns the length of a secret that is short. An error is a line to act on.
+    pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<Option<usize>, String>,
+    /// Whether passwords can be judged by this service; an error is a line to act on.
+    pub(super) pam: &'w dyn Fn(&veche_pam::Service) -> Result<(), String>,
+    /// The system's for what has to be kept, if it gives one.
+    pub(super) state_folder: Option<PathBuf>,
+    /// Unix time.
+    pub(super) now_s: i64,
+}
+
+/// What the checks want to know of a certificate.
+#[derive(Clone, Debug)]
+pub(super) struct CertificateFacts {
+    pub(super) valid_from_s: i64,
+    pub(super) valid_until_s: i64,
+    pub(super) is_key_exposed: bool,
+}
+
+impl CertificateFacts {
+    /// Of one that nobody has looked at.
+    pub(super) fn unjudged() -> Self {
+        Self {
+            valid_from_s: i64::MIN,
+            valid_until_s: i64::MAX,
+            is_key_exposed: false,
+        }
+    }
+}
+
+/// Checks `text`, which is the content of `file`.
+pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config, Report> {
+    let mut problems = Problems::new(file, text);
+    let tables = raw::read(text, &mut problems);
+    let mut checker = Checker {
+        problems,
+        warnings: Vec::new(),
+        world,
+        file,
+        base: base_of(file),
+        acme: None,
+        has_admin: false,
+        served: Vec::new(),
+    };
+    let one = |section| {
+        tables
+            .iter()
+            .find(|table| table.section == section)
+            .expect("raw makes one of each")
+    };
+    let all = |section| tables.iter().filter(move |table| table.section == section);
+
+    let server = checker.server(one(Section::Server));
+    let access_log = checker.access_log(one(Section::AccessLog));
+    let limits = limits(one(Section::Limits));
+    let api = checker.api(one(Section::Api));
+    let has_keys = !api.keys.is_empty() || !one(Section::Api).is_sound("keys");
+    let admin = checker.admin(one(Section::Admin));
+    checker.has_admin = !admin.keys.is_empty();
+    checker.shared_key(one(Section::Admin), &admin, &api);
+    checker.acme = checker.acme(one(Section::Acme));
+    let listeners = checker.listeners(all(Section::Listen), has_keys);
+    checker.has_place_for_admin(one(Section::Admin), &listeners);
+    checker.keyless(all(Section::Listen), &listeners, has_keys);
+    let mut apps = checker.apps(all(Section::App));
+    let services = checker.services(all(Section::Service), &apps);
+    let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
+    let namespaces = checker.namespaces(all(Section::Namespace));
+    checker.budgets(&limits, all(Section::Namespace).zip(&namespaces));
+    let wildcards = Checker::wildcards(all(Section::Namespace));
+    let history = checker.history(one(Section::History), &namespaces);
+    let jwt = checker.jwt(one(Section::Jwt));
+    let subscription_jwt = checker.jwt(one(Section::SubscriptionJwt));
+    checker.is_used(one(Section::SubscriptionJwt));
+    checker.ambient(all(Section::Route).zip(&routes), jwt.as_ref());
+    let identity_hook = checker.identity_hook(one(Section::IdentityHook));
+    let hooks = checker.hooks(
+        one(Section::Hooks),
+        all(Section::Namespace).zip(&namespaces),
+        &routes,
+    );
+    let pam = checker.pam(one(Section::Pam));
+    let listener = checker.listener(one(Section::Events), &mut apps);
+    checker.unused_apps(&apps);
+    let events = checker.events(
+        one(Section::Events),
+        all(Section::Namespace).zip(&namespaces),
+    );
+    checker.tokens(all(Section::Route).zip(&routes), one(Section::Jwt));
+    checker.passwords(
+        all(Section::Route).zip(&routes),
+        &listeners,
+        server.as_ref().is_some_and(|server| server.sandbox),
+    );
+
+    let effective = Effective {
+        file: file.to_owned(),
+        settings: settings(&tables, &checker.problems),
+    };
+    let Checker {
+        mut problems,
+        mut warnings,
+        acme,
+        served,
+        ..
+    } = checker;
+    if !problems.is_empty() {
+        return Err(report(problems, text));
+    }
+    warnings.sort_by_key(|warning| warning.place);
+    let config = Config {
+        file: file.to_owned(),
+        server: server.expect("a problem otherwise"),
+        listeners: listeners
+            .into_iter()
+            .map(|l| l.listener.expect("a problem otherwise"))
+            .collect(),
+        apps: apps.into_list(),
+        services: services
+            .into_iter()
+            .map(|service| service.expect("a problem otherwise"))
+            .collect(),
+        routes: routes
+            .into_iter()
+            .map(|route| route.expect("a problem otherwise"))
+            .collect(),
+        namespaces: namespaces
+            .into_iter()
+            .map(|namespace| namespace.expect("a problem otherwise"))
+            .collect(),
+        wildcards,
+        history,
+        access_log,
+        limits,
+        acme: acme.expect("a problem otherwise"),
+        jwt,
+        subscription_jwt,
+        identity_hook: identity_hook.expect("a problem otherwise"),
+        hooks,
+        listener,
+        pam: pam.expect("a problem otherwise"),
+        events,
+        api,
+        admin,
+        warnings,
+        effective,
+    };
+    for (at, why) in served::problems(&served, &config, world) {
+        problems.add(at, why);
+    }
+    if !problems.is_empty() {
+        return Err(report(problems, text));
+    }
+    Ok(config)
+}
+
+/// The report of problems that `text` has.
+fn report(problems: Problems<'_>, text: &str) -> Report {
+    let mut problems = problems.into_sorted();
+    excerpt::explain(&mut problems, text);
+    Report {
+        problems,
+        unreadable: false,
+    }
+}
+
+/// The path of the control socket in `text`, whatever else is wrong with it.
+pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
+    let tables = raw::read(text, &mut Problems::new(file, text));
+    let server = tables.iter().find(|table| table.section == Section::Server);
+    let control = server.and_then(|table| self::text(table, "control"));
+    base_of(file).join(control.expect("raw makes the section, and the directive has a default"))
+}
+
+/// The folder that relative paths start at.
+pub(super) fn base_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn settings(tables: &[Table], problems: &Problems<'_>) -> Vec<super::effective::Setting> {
+    let of_table = |table: &Table| {
+        let handler = match table.section {
+            Section::Route => table.value("handler"),
+            _ => None,
+        };
+        let concerns = move |handlers: &[&str]| match &handler {
+            Some(Value::Word(word)) => handlers.is_empty() || handlers.contains(word),
+            _ => true,
+        };
+        let rows = table
+            .section
+            .directives()
+            .filter(move |directive| concerns(directive.handlers));
+        rows.map(|directive| table.setting(directive, problems))
+            .collect::<Vec<_>>()
+    };
+    tables.iter().flat_map(of_table).collect()
+}
+
+/// Collects problems and warnings while the parts are built; a part with a problem comes out as `None`.
+struct Checker<'c> {
+    problems: Problems<'c>,
+    warnings: Vec<Problem>,
+    world: &'c World<'c>,
+    file: &'c Path,
+    base: PathBuf,
+    /// `[acme]`, once it was read; `None`: it has a problem.
+    acme: Option<Acme>,
+    /// There is an admin page.
+    has_admin: bool,
+    /// The folders whose files are for clients.
+    served: Vec<Served>,
+}
+
+impl Checker<'_> {
+    fn warn(&mut self, offset: Option<usize>, message: impl Into<String>) {
+        let warning = self.problems.problem(offset, message);
+        self.warnings.push(warning);
+    }
+
+    /// Takes the value of `result`; the other side becomes a problem at `offset`, told as `name: …`.
+    fn take<T>(
+        &mut self,
+        name: &str,
+        offset: Option<usize>,
+        result: Result<T, String>,
+    ) -> Option<T> {
+        result
+            .map_err(|message| self.problems.add(offset, format!("{name}: {message}")))
+            .ok()
+    }
+
+    /// The text of a directive that has to be set.
+    fn required(&mut self, table: &Table, name: &str) -> Option<String> {
+        match table.value(name) {
+            Some(value) => Some(text_of(&value).to_owned()),
+            None => {
+                if table.is_sound(name) {
+                    let header = table.section.header();
+                    self.problems.add(
+                        table.at,
+                        format!("{header} without {name:?}, which it has to have"),
+                    );
+                }
+                None
+            }
+        }
+    }
+
+    fn server(&mut self, table: &Table) -> Option<Server> {
+        let before = self.problems.count();
+        let control = self
+            .base
+            .join(text(table, "control").expect("has a default"));
+        if control.as_os_str().len() > CONTROL_PATH_BYTES_MAX {
+            let message = format!(
+                "control: the path of a socket has at most {CONTROL_PATH_BYTES_MAX} bytes, found {} with the file's folder in front",
+                control.as_os_str().len()
+            );
+            self.problems.add(table.value_at("control"), message);
+        }
+        self.folder_of(table, "control", &control);
+        let file = text(table, "log_file").map(|file| self.base.join(file));
+        if let Some(file) = &file {
+            self.folder_of(table, "log_file", file);
+        } else if table.has("log_rotate") {
+            self.warn(
+                table.key_at("log_rotate"),
+                "log_rotate: there is no log_file to rotate",
+            );
+        }
+        let snapshots = text(table, "snapshots").map(|folder| self.base.join(folder));
+        if let Some(folder) = &snapshots {
+            self.folder_of(table, "snapshots", folder);
+        }
+        let server = Server {
+            workers: match table.value("workers") {
+                Some(Value::Integer(count)) => Workers::Count(
+                    u16::try_from(count)
+                        .ok()
+                        .and_then(NonZeroU16::new)
+                        .expect("the table has the range"),
+                ),
+                _ => Workers::Auto,
+            },
+            io: match word(table, "io") {
+                "epoll" => Io::Epoll,
+                "io_uring" => Io::Uring,
+                "delayed" => Io::Delayed,
+                _ => Io::Auto,
+            },
+            log: Log {
+                level: match word(table, "log") {
+                    "off" => LogLevel::Off,
+                    "error" => LogLevel::Error,
+                    "warn" => LogLevel::Warn,
+                    "debug" => LogLevel::Debug,
+                    "trace" => LogLevel::Trace,
+                    _ => LogLevel::Info,
+                },
+                format: if word(table, "log_format") == "json" {
+                    LogFormat::Json
+                } else {
+                    LogFormat::Text
+                },
+                file,
+                rotation: rotation(table, "log_rotate", "log_keep"),
+            },
+            control,
+            run_as: text(table, "user").map(|user| RunAs {
+                user,
+                group: text(table, "group"),
+            }),
+            sandbox: matches!(table.value("sandbox"), Some(Value::Flag(true))),
+            snapshots,
+        };
+        if table.has("group") && !table.has("user") {
+            let message = "group: it goes with user, which is not set";
+            self.problems.add(table.key_at("group"), message);
+        }
+        (self.problems.count() == before).then_some(server)
+    }
+
+    /// What is made at start, by `name`, needs a folder to be in.
+    fn folder_of(&mut self, table: &Table, name: &str, path: &Path) {
+        if let Some(folder) = path.parent()
+            && !(self.world.is_folder)(folder)
+            && !made_by_systemd(folder)
+        {
+            self.problems.add(
+                table.value_at(name),
+                format!("{name}: there is no folder {}", folder.display()),
+            );
+        }
+    }
+
+    /// Parses each item of a list; all of them, so that each problem is told.
+    pub(super) fn each<T>(
+        &mut self,
+        table: &Table,
+        name: &str,
+        parse: fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let items = list(table, name);
+        let parsed: Vec<Option<T>> = items
+            .iter()
+            .enumerate()
+            .map(|(item, text)| {
+                let read = parse(text).map_err(|why| format!("{why}, found {text:?}"));
+                self.take(name, table.item_at(name, item), read)
+            })
+            .collect();
+        parsed.into_iter().collect()
+    }
+
+    /// `allow` and `deny`.
+    fn networks(&mut self, table: &Table) -> Option<Networks> {
+        let allow = self.each(table, "allow", parse_network);
+        let deny = self.each(table, "deny", parse_network);
+        Some(Networks {
+            allow: allow?,
+            deny: deny?,
+        })
+    }
+
+    /// The secrets of a list, each with where it stands and the file that it was read from.
+    fn secrets(
+        &mut self,
+        table: &Table,
+        name: &str,
+        sources: Vec<SecretSource>,
+    ) -> Vec<(Option<usize>, Secret, Option<PathBuf>)> {
+        let mut secrets = Vec::new();
+        for (index, source) in sources.into_iter().enumerate() {
+            let at = table.item_at(name, index);
+            let source = match source {
+                SecretSource::File(file) => SecretSource::File(self.base.join(file)),
+                source => source,
+            };
+            let Some(secret) = self.take(name, at, (self.world.secret)(&source)) else {
+                continue;
+            };
+            let file = match source {
+                SecretSource::File(file) => {
+                    self.only_for_some(name, at, &file);
+                    Some(file)
+                }
+                SecretSource::Here(_) if (self.world.is_for_everybody)(self.file) => {
+                    let file = shown(self.file);
+                    let why = format!(
+                        "{name}: every user of this machine may read what stands in {file}; chmod o= {file}, or take it from a file of its own"
+                    );
+                    self.warn(at, why);
+                    None
+                }
+                _ => None,
+            };
+            secrets.push((at, secret, file));
+        }
+        secrets
+    }
+
+    /// A file with a secret should not be everybody's.
+    fn only_for_some(&mut self, name: &str, at: Option<usize>, file: &Path) {
+        if (self.world.is_for_everybody)(file) {
+            let file = shown(file);
+            let why =
+                format!("{name}: every user of this machine may read {file}; chmod o= {file}");
+            self.warn(at, why);
+        }
+    }
+
+    fn api(&mut self, table: &Table) -> Api {
+        let (keys, files) = self.keys(table);
+        let blocks = text(table, "blocks").map(|path| self.base.join(path));
+        if let Some(path) = &blocks {
+            self.folder_of(table, "blocks", path);
+        }
+        Api {
+            blocks,
+            accepts_unknown_fields: word(table, "unknown_fields") == "accept",
+            publish_rate: rate(table, "publish_rate"),
+            keys,
+            files,
+        }
+    }
+
+    fn admin(&mut self, table: &Table) -> Admin {
+        let (keys, files) = self.keys(table);
+        Admin { keys, files }
+    }
+
+    fn has_place_for_admin(&mut self, table: &Table, listeners: &[listeners::Checked]) {
+        // One whose role is no good may have been meant.
+        let may_be = |role: Option<Role>| role.is_none_or(|role| role == Role::Internal);
+        if self.has_admin && !listeners.iter().any(|listener| may_be(listener.role)) {
+            self.warn(
+                table.value_at("keys"),
+                "keys: no [[listen]] has role \"internal\", so there is no admin page",
+            );
+        }
+    }
+
+    /// `keys`, and the files that some of them were read from.
+    fn keys(&mut self, table: &Table) -> (Vec<Secret>, Vec<PathBuf>) {
+        let (mut keys, mut files) = (Vec::new(), Vec::new());
+        let Some(Value::Secrets(sources)) = table.value("keys") else {
+            return (keys, files);
+        };
+        for (at, secret, file) in self.secrets(table, "keys", sources) {
+            files.extend(file);
+            let key = secret.expose();
+            if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+                self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, since it travels in a header");
+            } else if key.len() < KEY_BYTES_SAFE {
+                self.warn(
+                    at,
+                    format!("keys: a key of less than {KEY_BYTES_SAFE} characters can be guessed"),
+                );
+            }
+            keys.push(secret);
+        }
+        (keys, files)
+    }
+}
+
+/// Shorter keys get a warning.
+const KEY_BYTES_SAFE: usize = 16;
+
+fn limits(table: &Table) -> Limits {
+    let number = |name| match table.value(name) {
+        Some(Value::Integer(number)) => {
+            Some(u32::try_from(number).expect("the table has the range"))
+        }
+        _ => None,
+    };
+    let maybe = |name| match table.value(name) {
+        Some(Value::Duration(duration)) => Some(duration),
+        _ => None,
+    };
+    let duration = |name| maybe(name).unwrap_or(Duration::ZERO);
+    Limits {
+        refuses_unknown_namespaces: word(table, "unknown_namespace") == "error",
+        connections: number("connections").map_or(ConnectionCap::Auto, ConnectionCap::Count),
+        connections_per_address: number("connections_per_address"),
+        connections_per_user: number("connections_per_user"),
+        channels_per_client: number("channels_per_client").expect("has a default"),
+        channel_name_bytes_max: number("channel_name_bytes_max").expect("has a default"),
+        memory: match table.value("memory_limit") {
+            Some(Value::Size(bytes)) => MemoryLimit::Bytes(bytes),
+            Some(Value::Off | Value::Word("off")) => MemoryLimit::Off,
+            _ => MemoryLimit::Auto,
+        },
+        handshakes_per_address: rate(table, "handshakes_per_address"),
+        header_timeout: duration("header_timeout"),
+        handshake_timeout: duration("handshake_timeout"),
+        keep_alive_timeout: duration("keep_alive_timeout"),
+        idle_timeout: maybe("idle_timeout"),
+        write_timeout: duration("write_timeout"),
+        ping_interval: maybe("ping_interval"),
+        pong_timeout: duration("pong_timeout"),
+        drain_time: duration("drain_time"),
+        lame_duck_time: duration("lame_duck_time"),
+        upgrade_drain_time: duration("upgrade_drain_time"),
+        watchdog_timeout: maybe("watchdog_timeout"),
+        outbox_bytes: size(table, "outbox_bytes"),
+        history_bytes: size(table, "history_bytes"),
+        history_answer_max: number("history_answer_max").expect("has a default"),
+        body_bytes_max: size(table, "body_bytes_max"),
+        header_bytes_max: size(table, "header_bytes_max"),
+        headers_max: number("headers_max").expect("has a default"),
+    }
+}
+
+fn rotation(table: &Table, rotate: &str, keep: &str) -> Option<Rotation> {
+    match (table.value(rotate), table.value(keep)) {
+        (Some(Value::Size(bytes_max)), Some(Value::Integer(keep))) => Some(Rotation {
+            bytes_max,
+            keep: u32::try_from(keep).expect("the table has the range"),
+        }),
+        _ => None,
+    }
+}
+
+fn rate(table: &Table, name: &str) -> Option<Rate> {
+    match table.value(name) {
+        Some(Value::Rate(rate)) => Some(rate),
+        _ => None,
+    }
+}
+
+fn size(table: &Table, name: &str) -> u64 {
+    match table.value(name) {
+        Some(Value::Size(bytes)) => bytes,
+        other => unreachable!("{name} has a default and is a size: {other:?}"),
+    }
+}
+
+fn word(table: &Table, name: &str) -> &'static str {
+    match table.value(name) {
+        Some(Value::Word(word)) => word,
+        // `"off"` among the levels of the log.
+        Some(Value::Off) => "off",
+        _ => "",
+    }
+}
+
+fn text(table: &Table, name: &str) -> Option<String> {
+    table.value(name).map(|value| text_of(&value).to_owned())
+}
+
+fn text_of(value: &Value) -> &str {
+    match value {
+        Value::Text(text) => text,
+        Value::Word(word) => word,
+        _ => "",
+    }
+}
+
+fn list(table: &Table, name: &str) -> Vec<String> {
+    match table.value(name) {
+        Some(Value::List(list)) => list,
+        _ => Vec::new(),
+    }
+}

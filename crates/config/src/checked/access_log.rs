@@ -1,0 +1,34 @@
+//! `[access_log]`: where, what and how much of it.
+
+use super::{Checker, rotation, text};
+use crate::raw::Table;
+use crate::template::Template;
+use crate::types::AccessLog;
+use crate::value::Value;
+
+impl Checker<'_> {
+    pub(super) fn access_log(&mut self, table: &Table) -> Option<AccessLog> {
+        let format = text(table, "format")?;
+        let template = self.take("format", table.value_at("format"), Template::parse(&format));
+        let Some(file) = text(table, "file") else {
+            let others = ["format", "sample", "internal", "rotate", "keep"];
+            if let Some(set) = others.into_iter().find(|name| table.has(name)) {
+                let message = format!("{set}: without file there is no access log");
+                self.warn(table.key_at(set), message);
+            }
+            return None;
+        };
+        let file = self.base.join(file);
+        self.folder_of(table, "file", &file);
+        Some(AccessLog {
+            file,
+            template: template?,
+            share: match table.value("sample")? {
+                Value::Share(share) => share,
+                _ => return None,
+            },
+            internal: matches!(table.value("internal"), Some(Value::Flag(true))),
+            rotation: rotation(table, "rotate", "keep"),
+        })
+    }
+}

@@ -1,0 +1,131 @@
+//! `[acme]`, and the names that certificates are ordered for.
+
+use std::net::IpAddr;
+
+use super::{Checker, parse_url, text};
+use crate::acme::{Acme, Ordered};
+use crate::names::parse_host;
+use crate::raw::Table;
+
+/// The most names of one certificate; more is refused by the authorities there are.
+const NAMES_MAX: usize = 100;
+
+/// Where authorities connect to (RFC 8737 section 3).
+const PORT: u16 = 443;
+
+impl Checker<'_> {
+    /// `None`: something is wrong with it.
+    pub(super) fn acme(&mut self, table: &Table) -> Option<Acme> {
+        let directory = text(table, "directory")?;
+        let at = table.value_at("directory");
+        let directory = self.take("directory", at, parse_directory(&directory));
+        let contact = self.each(table, "contact", parse_contact);
+        let cache = match text(table, "cache") {
+            Some(cache) => self.base.join(cache),
+            None => {
+                let state = self.world.state_folder.as_ref();
+                state.unwrap_or(&self.base).join("acme")
+            }
+        };
+        let ca = self.ca(table, "ca");
+        Some(Acme {
+            directory: directory?,
+            contact: contact?,
+            cache,
+            ca,
+        })
+    }
+
+    /// A certificate for these names, which stand at `at`.
+    pub(super) fn ordered(&mut self, at: Option<usize>, names: &[String]) -> Option<Ordered> {
+        let before = self.problems.count();
+        let mut all: Vec<String> = Vec::new();
+        for name in names {
+            match parse_name(name) {
+                Err(why) => self.problems.add(at, format!("tls: acme: {why}")),
+                Ok(name) if all.contains(&name) => {
+                    self.problems
+                        .add(at, format!("tls: acme: {name:?} is there twice"));
+                }
+                Ok(name) => all.push(name),
+            }
+        }
+        if names.len() > NAMES_MAX {
+            let message = format!("tls: acme: a certificate has at most {NAMES_MAX} names");
+            self.problems.add(at, message);
+        }
+        if self.problems.count() != before {
+            return None;
+        }
+        // Without a section that is any good there is no folder, but what is wrong with it has been told.
+        let file = self.acme.as_ref()?.file(&all);
+        Some(Ordered { names: all, file })
+    }
+
+    /// What keeps an authority from looking at a listener.
+    pub(super) fn out_of_sight(&mut self, table: &Table, port: Option<u16>) {
+        let at = table.value_at("tls");
+        if let Some(port) = port.filter(|&port| port != PORT && port != 0) {
+            self.warn(
+                at,
+                format!("tls: acme: authorities connect to port {PORT} of each name: see that it leads to port {port} here"),
+            );
+        }
+        if table.has("allow") {
+            self.warn(
+                table.key_at("allow"),
+                "allow: the authority of tls.acme comes from addresses that it tells nobody; it has to be let in",
+            );
+        }
+    }
+}
+
+fn parse_directory(text: &str) -> Result<String, String> {
+    let url = parse_url(text)?;
+    match url.expose().starts_with("https://") {
+        true => Ok(url.expose().to_owned()),
+        // RFC 8555 section 6.1.
+        false => Err(format!("authorities speak https only, found {url:?}")),
+    }
+}
+
+fn parse_contact(text: &str) -> Result<String, String> {
+    let address = text.strip_prefix("mailto:").unwrap_or(text);
+    let is_good = match address.split_once('@') {
+        Some((before, host)) => {
+            let odd = |c: char| !c.is_ascii_graphic() || matches!(c, ',' | '?' | '@');
+            !before.is_empty() && !before.contains(odd) && parse_host(host).is_ok()
+        }
+        None => false,
+    };
+    match is_good && !address.contains('*') {
+        true => Ok(format!("mailto:{address}")),
+        false => Err("it is a mail address such as \"ops@example.org\"".to_owned()),
+    }
+}
+
+/// A name that can be proven by TLS-ALPN-01.
+fn parse_name(text: &str) -> Result<String, String> {
+    if text.starts_with("*.") || text == "*" {
+        return Err(format!(
+            "{text:?}: a wildcard can be proven by DNS only; list the names, or take files of a client that does DNS-01"
+        ));
+    }
+    if text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
+        return Err(format!("{text:?}: an address is no name; take a host name"));
+    }
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    match text.len() <= 253 && text.split('.').all(is_label) {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err(format!(
+            "expected a host name such as \"push.example.org\", found {text:?}"
+        )),
+    }
+}

@@ -1,0 +1,80 @@
+//! Settings of routes about their answers: the encodings that files lie prepared in, and headers that are added.
+
+use veche_frontends::route::Headers;
+use veche_frontends::static_files::Encoding;
+
+use super::Checker;
+use crate::raw::Table;
+use crate::value::Value;
+
+/// Headers that one route can add.
+const HEADERS_MAX: usize = 32;
+
+/// Bytes of their names and values: each answer has them.
+const HEADERS_BYTES_MAX: usize = 16 << 10;
+
+impl Checker<'_> {
+    pub(super) fn precompressed(&mut self, table: &Table) -> Option<Vec<Encoding>> {
+        let name = "precompressed";
+        let encodings = self.each(table, name, encoding)?;
+        for (item, encoding) in encodings.iter().enumerate() {
+            if encodings[..item].contains(encoding) {
+                let message = format!("{name}: {:?} is there twice", encoding.name());
+                self.problems.add(table.item_at(name, item), message);
+                return None;
+            }
+        }
+        Some(encodings)
+    }
+
+    /// `headers`; none is fine.
+    pub(super) fn answer_headers(&mut self, table: &Table) -> Option<Option<Headers>> {
+        let Some(Value::Pairs(pairs)) = table.value("headers") else {
+            return table.is_sound("headers").then_some(None);
+        };
+        let mut is_sound = true;
+        for (item, (name, value)) in pairs.iter().enumerate() {
+            let is_twin = |(other, _): &(String, String)| other.eq_ignore_ascii_case(name);
+            let why = match Headers::check(name, value) {
+                Err(bad) => bad.to_string(),
+                Ok(()) if pairs[..item].iter().any(is_twin) => {
+                    "it is there twice: upper and lower case are the same in names of headers"
+                        .to_owned()
+                }
+                Ok(()) => continue,
+            };
+            let at = table.item_at("headers", item);
+            self.problems.add(at, format!("headers: {name:?}: {why}"));
+            is_sound = false;
+        }
+        let bytes: usize = pairs
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        let too_many = match (pairs.len(), bytes) {
+            (count, _) if count > HEADERS_MAX => {
+                Some(format!("at most {HEADERS_MAX}, found {count}"))
+            }
+            (_, bytes) if bytes > HEADERS_BYTES_MAX => Some(format!(
+                "at most {HEADERS_BYTES_MAX} bytes of names and values together, found {bytes}"
+            )),
+            _ => None,
+        };
+        if let Some(why) = too_many {
+            self.problems
+                .add(table.value_at("headers"), format!("headers: {why}"));
+            return None;
+        }
+        is_sound.then(|| Some(Headers::new(pairs).expect("each was checked")))
+    }
+}
+
+fn encoding(word: &str) -> Result<Encoding, String> {
+    let known = Encoding::ALL.into_iter();
+    let mut named = known.filter(|encoding| encoding.name() == word);
+    named.next().ok_or_else(|| {
+        let names = Encoding::ALL.map(Encoding::name);
+        let expected: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+        format!("expected {}", expected.join(" or "))
+    })
+}

@@ -1,0 +1,301 @@
+//! `[[app]]` and the scripts that routes name: which there are, and which of them a route leads to.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use veche_terminal::{nearest_hint, shown};
+
+use super::{Checker, Served, text};
+use crate::raw::Table;
+use crate::types::App;
+use crate::value::Value;
+
+/// All apps, in the order of [`Config::apps`](crate::Config::apps).
+#[derive(Default)]
+pub(super) struct Apps {
+    list: Vec<Checked>,
+    /// An `[[app]]` has no name that is any good: one that a route asks for may be meant.
+    some_nameless: bool,
+}
+
+struct Checked {
+    /// Where it is said first.
+    at: Option<usize>,
+    /// `None` for a script that a route names, and for names that are no good.
+    name: Option<String>,
+    /// Counted from 1; of a script that a route names.
+    route: Option<usize>,
+    used: bool,
+    /// `None`: it has a problem.
+    script: Option<PathBuf>,
+    app: Option<App>,
+}
+
+/// What is said beside a script.
+const BESIDE: [&str; 5] = [
+    "memory",
+    "cpu_budget",
+    "request_timeout",
+    "files",
+    "options",
+];
+
+impl Apps {
+    /// Whether an `[[app]]` has that name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let mut names = self.list.iter().filter_map(|app| app.name.as_deref());
+        names.any(|other| other == name)
+    }
+
+    /// All of them, where nothing had a problem.
+    pub(super) fn into_list(self) -> Vec<App> {
+        let apps = self.list.into_iter();
+        apps.map(|checked| checked.app.expect("a problem otherwise"))
+            .collect()
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn apps<'t>(&mut self, tables: impl Iterator<Item = &'t Table>) -> Apps {
+        let mut apps = Apps::default();
+        for table in tables {
+            let name = self.name_of_app(table, &apps);
+            apps.some_nameless |= name.is_none();
+            let script = self.required(table, "script");
+            let script = script.and_then(|script| self.script(table, &script));
+            let files = self.files(table);
+            let mut app = None;
+            if let (Some(name), Some(script), Some(files)) = (&name, &script, files) {
+                app = Some(App {
+                    files,
+                    ..app_of(table, name.clone(), script.clone())
+                });
+            }
+            apps.list.push(Checked {
+                at: table.at,
+                name,
+                route: None,
+                used: false,
+                script,
+                app,
+            });
+        }
+        apps
+    }
+
+    fn name_of_app(&mut self, table: &Table, before: &Apps) -> Option<String> {
+        let name = self.name_of(table)?;
+        if before.has(&name) {
+            self.problems.add(
+                table.value_at("name"),
+                format!("name: another [[app]] is called {name:?} already"),
+            );
+        }
+        Some(name)
+    }
+
+    /// A name of letters, digits, "-" and "_".
+    pub(super) fn name_of(&mut self, table: &Table) -> Option<String> {
+        let name = self.required(table, "name")?;
+        if !name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+        {
+            self.problems.add(
+                table.value_at("name"),
+                format!("name: expected letters, digits, \"-\" and \"_\", found {name:?}"),
+            );
+            return None;
+        }
+        Some(name)
+    }
+
+    pub(super) fn script(&mut self, table: &Table, script: &str) -> Option<PathBuf> {
+        let path = self.base.join(script);
+        if !(self.world.is_file)(&path) {
+            self.problems.add(
+                table.value_at("script"),
+                format!("script: there is no file {}", shown(&path)),
+            );
+            return None;
+        }
+        Some(path)
+    }
+
+    /// The folder that an app answers with files of; `None`: something is wrong with it.
+    fn files(&mut self, table: &Table) -> Option<Option<PathBuf>> {
+        let Some(folder) = text(table, "files") else {
+            return table.is_sound("files").then_some(None);
+        };
+        let folder = self.base.join(folder);
+        if !(self.world.is_folder)(&folder) {
+            let why = format!("files: there is no folder {}", shown(&folder));
+            self.problems.add(table.value_at("files"), why);
+            return None;
+        }
+        self.served.push(Served {
+            at: table.value_at("files"),
+            name: "files",
+            folder: folder.clone(),
+        });
+        Some(Some(folder))
+    }
+
+    /// The place of the app that a route leads to.
+    pub(super) fn app_of_route(&mut self, table: &Table, apps: &mut Apps) -> Option<usize> {
+        if table.has("app") && table.has("script") {
+            let why = "script: it stands beside \"app\", which names a script already; one of them is enough";
+            self.problems.add(table.key_at("script"), why);
+            return None;
+        }
+        if let Some(script) = text(table, "script") {
+            return self.script_of_route(table, &script, apps);
+        }
+        let Some(name) = text(table, "app") else {
+            if table.is_sound("app") && table.is_sound("script") {
+                let why = "[[route]] with handler \"lua\" has to have \"script\" or \"app\"";
+                self.problems.add(table.at, why);
+            }
+            return None;
+        };
+        for beside in BESIDE {
+            if table.has(beside) {
+                let why = format!("{beside}: beside \"app\" it stands in [[app]]");
+                self.problems.add(table.key_at(beside), why);
+            }
+        }
+        self.called(table, &name, apps)
+    }
+
+    /// The place of the `[[app]]` with that name, which stands in `app`.
+    fn called(&mut self, table: &Table, name: &str, apps: &mut Apps) -> Option<usize> {
+        let called = |checked: &Checked| checked.name.as_deref() == Some(name);
+        let Some(index) = apps.list.iter().position(called) else {
+            let some_unread = apps.list.is_empty() && !self.problems.is_empty();
+            if !apps.some_nameless && !some_unread {
+                let names = apps.list.iter().filter_map(|other| other.name.as_deref());
+                let nearest = nearest_hint(name, names);
+                self.problems.add(
+                    table.value_at("app"),
+                    format!("app: no [[app]] has the name {name:?}{nearest}"),
+                );
+            }
+            return None;
+        };
+        apps.list[index].used = true;
+        Some(index)
+    }
+
+    /// The same where there need not be one. `None`: something is wrong with it.
+    pub(super) fn app_of_clients(
+        &mut self,
+        table: &Table,
+        apps: &mut Apps,
+    ) -> Option<Option<usize>> {
+        if table.has("app") || table.has("script") {
+            return self.app_of_route(table, apps).map(Some);
+        }
+        for beside in BESIDE.into_iter().filter(|name| table.has(name)) {
+            let why = format!("{beside}: without \"script\" there is nothing that it is about");
+            self.problems.add(table.key_at(beside), why);
+        }
+        Some(None)
+    }
+
+    /// The place of the app that is told of events, if one is.
+    pub(super) fn listener(&mut self, table: &Table, apps: &mut Apps) -> Option<usize> {
+        let name = text(table, "app")?;
+        self.called(table, &name, apps)
+    }
+
+    fn script_of_route(&mut self, table: &Table, script: &str, apps: &mut Apps) -> Option<usize> {
+        let path = self.script(table, script)?;
+        let app = App {
+            files: self.files(table)?,
+            ..app_of(table, script.to_owned(), path.clone())
+        };
+        let same = |checked: &Checked| {
+            checked.route.is_some() && checked.script.as_deref() == Some(path.as_path())
+        };
+        let Some(index) = apps.list.iter().position(same) else {
+            apps.list.push(Checked {
+                at: table.at,
+                name: None,
+                route: Some(table.index + 1),
+                used: true,
+                script: Some(path),
+                app: Some(app),
+            });
+            return Some(apps.list.len() - 1);
+        };
+        // One app can't be of two minds.
+        if let Checked {
+            route: Some(route),
+            app: Some(first),
+            ..
+        } = &apps.list[index]
+        {
+            let differs = [
+                app.memory_bytes_max != first.memory_bytes_max,
+                app.cpu_budget != first.cpu_budget,
+                app.request_timeout != first.request_timeout,
+                app.files != first.files,
+                app.options != first.options,
+            ];
+            for (name, _) in BESIDE
+                .into_iter()
+                .zip(differs)
+                .filter(|(name, differs)| *differs && table.has(name))
+            {
+                let why = format!(
+                    "{name}: route {route} runs the same script with another; write [[app]] twice to have it run twice"
+                );
+                self.problems.add(table.value_at(name), why);
+            }
+        }
+        Some(index)
+    }
+
+    /// Apps that no route leads to are allowed, but hardly meant.
+    pub(super) fn unused_apps(&mut self, apps: &Apps) {
+        for checked in apps.list.iter().filter(|checked| !checked.used) {
+            if let Some(name) = &checked.name {
+                self.warn(
+                    checked.at,
+                    format!("[[app]] {name:?}: no route leads to it"),
+                );
+            }
+        }
+    }
+}
+
+/// What runs, as a section says that has a script.
+pub(super) fn app_of(table: &Table, name: String, script: PathBuf) -> App {
+    App {
+        name,
+        script,
+        memory_bytes_max: match table.value("memory") {
+            Some(Value::Size(bytes)) => bytes,
+            _ => MEMORY_BYTES_MAX,
+        },
+        cpu_budget: match table.value("cpu_budget") {
+            Some(Value::Duration(budget)) => budget,
+            _ => CPU_BUDGET,
+        },
+        request_timeout: match table.value_if_any("request_timeout") {
+            Some(Value::Duration(timeout)) => Some(timeout),
+            Some(Value::Off) => None,
+            _ => Some(REQUEST_TIMEOUT),
+        },
+        files: None,
+        options: match table.value("options") {
+            Some(Value::Table(options)) => options,
+            _ => toml::Table::new(),
+        },
+    }
+}
+
+/// What a route's script has unless it says otherwise; a test compares with `[[app]]`.
+const MEMORY_BYTES_MAX: u64 = 64 << 20;
+const CPU_BUDGET: Duration = Duration::from_millis(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);

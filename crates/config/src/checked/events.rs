@@ -1,0 +1,74 @@
+//! `[events]`: who is told what happens to channels and users.
+
+use veche_hub::Told;
+
+use super::identity::{duration, is_near, number, parse_url};
+use super::{Checker, text};
+use crate::raw::Table;
+use crate::types::{Events, Namespace};
+use crate::value::Value;
+
+impl Checker<'_> {
+    /// `None`: nobody.
+    pub(super) fn events<'t>(
+        &mut self,
+        table: &Table,
+        namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
+    ) -> Option<Events> {
+        let told = |namespace: &Option<Namespace>| {
+            let namespace = namespace.as_ref();
+            namespace.is_some_and(|namespace| namespace.told != Told::Nothing)
+        };
+        let told: Vec<&Table> = namespaces
+            .filter(|(_, namespace)| told(namespace))
+            .map(|(table, _)| table)
+            .collect();
+        let has_app = table.has("app");
+        if has_app && told.is_empty() {
+            let why = "app: no [[namespace]] has events, so there is nothing to tell";
+            self.warn(table.key_at("app"), why);
+        }
+        let Some(url) = text(table, "url") else {
+            for namespace in told.into_iter().filter(|_| !has_app) {
+                let why = "events: there is neither url nor app in [events], so nobody is told";
+                self.problems.add(namespace.value_at("events"), why);
+            }
+            for option in ["secrets", "timeout", "queue", "ca"] {
+                if table.has(option) {
+                    let why = format!("{option}: without url nobody is told anything");
+                    self.warn(table.key_at(option), why);
+                }
+            }
+            return None;
+        };
+        if told.is_empty() {
+            let why = "url: no [[namespace]] has events, so there is nothing to tell";
+            self.warn(table.key_at("url"), why);
+        }
+        let url = self.take("url", table.value_at("url"), parse_url(&url));
+        let secrets = match table.value("secrets") {
+            Some(Value::Secrets(sources)) => self.secrets(table, "secrets", sources),
+            _ => Vec::new(),
+        };
+        let files = secrets
+            .iter()
+            .filter_map(|(.., file)| file.clone())
+            .collect();
+        let secrets: Vec<_> = secrets.into_iter().map(|(_, secret, _)| secret).collect();
+        if let Some(url) = &url
+            && secrets.is_empty()
+            && !is_near(url)
+        {
+            let why = "url: without secrets anybody may say that he is this server";
+            self.warn(table.value_at("url"), why);
+        }
+        Some(Events {
+            url: url?,
+            secrets,
+            files,
+            timeout: duration(table, "timeout"),
+            queue: number(table, "queue"),
+            ca: self.ca(table, "ca"),
+        })
+    }
+}

@@ -1,0 +1,40 @@
+//! `[history]`: where what channels remember is kept.
+
+use super::{Checker, text};
+use crate::raw::Table;
+use crate::types::{Fsync, HistoryStore, Namespace};
+use crate::value::Value;
+
+impl Checker<'_> {
+    /// `None`: nowhere.
+    pub(super) fn history(
+        &mut self,
+        table: &Table,
+        namespaces: &[Option<Namespace>],
+    ) -> Option<HistoryStore> {
+        let Some(path) = text(table, "path") else {
+            if table.has("fsync") && table.is_sound("path") {
+                let why = "fsync: without path nothing is written";
+                self.warn(table.key_at("fsync"), why);
+            }
+            return None;
+        };
+        let path = self.base.join(path);
+        if (self.world.is_file)(&path) && !(self.world.is_folder)(&path) {
+            let why = format!("path: {} is a file", path.display());
+            self.problems.add(table.value_at("path"), why);
+        }
+        self.folder_of(table, "path", &path);
+        let mut known = namespaces.iter().flatten();
+        if !known.any(|namespace| namespace.history.is_some()) {
+            let why = "path: no [[namespace]] has history_size, so there is nothing to keep";
+            self.warn(table.key_at("path"), why);
+        }
+        let fsync = match table.value("fsync") {
+            Some(Value::Duration(every)) => Fsync::Interval(every),
+            Some(Value::Word("commit")) => Fsync::Commit,
+            _ => Fsync::Never,
+        };
+        Some(HistoryStore { path, fsync })
+    }
+}

@@ -1,0 +1,221 @@
+//! `[hooks]`: URLs that can be asked, and something to ask about.
+
+use veche_calls::SecretUrl;
+use veche_frontends::hooks::Kind;
+use veche_hub::{Publishing, Subscribing};
+use veche_terminal::nearest_hint;
+
+use super::identity::{duration, is_near, number, parse_url};
+use super::{Checker, text};
+use crate::hooks::{Hooks, RouteHook, RouteHooks};
+use crate::names::parse_header_name;
+use crate::raw::Table;
+use crate::types::{Handler, Namespace, Route};
+use crate::value::Value;
+
+impl Checker<'_> {
+    /// `None`: nobody is asked, or something is wrong with it.
+    pub(super) fn hooks<'t>(
+        &mut self,
+        table: &Table,
+        namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
+        routes: &[Option<Route>],
+    ) -> Option<Hooks> {
+        // A route with a problem may be meant to have one.
+        let mut all = routes.iter().map(Option::as_ref);
+        let has_app = all.any(|route| route.is_none_or(is_decided_by_app));
+        self.asked_of_channels(table, namespaces, has_app, routes);
+        let kinds = Kind::OF_BACK_ENDS.into_iter();
+        let given: Vec<Kind> = kinds.filter(|kind| table.has(kind.name())).collect();
+        let of_routes = urls_of_routes(routes);
+        if given.is_empty() && of_routes.is_empty() {
+            // What clients' requests say an application gets to see too.
+            let meant: &[&str] = match has_app {
+                true => &["headers", "client_headers"],
+                false => &[],
+            };
+            let idle = OPTIONS.into_iter().filter(|name| !meant.contains(name));
+            for option in idle.filter(|option| table.has(option)) {
+                let why = format!("{option}: without a URL nobody is asked anything");
+                self.warn(table.key_at(option), why);
+            }
+            if !has_app {
+                return None;
+            }
+        }
+        let is_it = |route: &Option<Route>| {
+            let handler = route.as_ref().map(|route| &route.handler);
+            handler.is_none_or(|handler| matches!(handler, Handler::Centrifuge { .. }))
+        };
+        if let Some(first) = given.first().filter(|_| !routes.iter().any(is_it)) {
+            let name = first.name();
+            let why = format!(
+                "{name}: no route has handler = \"centrifuge\", so there is nothing to ask"
+            );
+            self.warn(table.key_at(name), why);
+        }
+        if given.contains(&Kind::SubRefresh) && !given.contains(&Kind::Subscribe) && !has_app {
+            let why = "sub_refresh: without subscribe no subscription is the back end's";
+            self.warn(table.key_at("sub_refresh"), why);
+        }
+        let mut urls: [Option<SecretUrl>; Kind::ALL.len()] = Default::default();
+        let mut is_sound = true;
+        let mut is_far = of_routes.iter().any(|(_, url)| !is_near(url));
+        for &kind in &given {
+            let name = kind.name();
+            let Some(url) = text(table, name) else {
+                is_sound = false;
+                continue;
+            };
+            let url = self.take(name, table.value_at(name), parse_url(&url));
+            is_sound &= url.is_some();
+            is_far |= url.as_ref().is_some_and(|url| !is_near(url));
+            urls[kind as usize] = url;
+        }
+        let secrets = match table.value("secrets") {
+            Some(Value::Secrets(sources)) => self.secrets(table, "secrets", sources),
+            _ => Vec::new(),
+        };
+        let files = secrets.iter().filter_map(|(.., file)| file.clone());
+        let files = files.collect();
+        let secrets: Vec<_> = secrets.into_iter().map(|(_, secret, _)| secret).collect();
+        if is_far && secrets.is_empty() {
+            let first = given.first().map(|first| first.name());
+            let name = first.unwrap_or("secrets");
+            let why = format!("{name}: without secrets anybody may say that he is this server");
+            self.warn(first.map_or(table.at, |name| table.value_at(name)), why);
+        }
+        let headers = self.each(table, "headers", parse_header_name);
+        let client_headers = self.each(table, "client_headers", parse_header_name);
+        let ca = self.ca(table, "ca");
+        is_sound.then_some(())?;
+        Some(Hooks {
+            urls,
+            timeout: duration(table, "timeout"),
+            secrets,
+            files,
+            headers: headers?,
+            client_headers: client_headers?,
+            concurrency: number(table, "concurrency"),
+            waiting: number(table, "waiting"),
+            failures: number(table, "failures"),
+            pause: duration(table, "pause"),
+            ca,
+        })
+    }
+
+    /// `hooks` of a route.
+    pub(super) fn route_hooks(&mut self, table: &Table) -> Option<RouteHooks> {
+        let mut hooks = RouteHooks::default();
+        let Some(Value::Pairs(pairs)) = table.value("hooks") else {
+            return table.is_sound("hooks").then_some(hooks);
+        };
+        let mut is_sound = true;
+        for (item, (name, value)) in pairs.iter().enumerate() {
+            let read = match (
+                Kind::OF_BACK_ENDS
+                    .into_iter()
+                    .find(|kind| kind.name() == name),
+                &**value,
+            ) {
+                (None, _) => {
+                    let names = Kind::OF_BACK_ENDS.map(Kind::name);
+                    let hint = nearest_hint(name, names);
+                    Err(format!(
+                        "there are {}, found {name:?}{hint}",
+                        names.join(", ")
+                    ))
+                }
+                (Some(kind), "off") => Ok((kind, RouteHook::Off)),
+                (Some(kind), url) => match parse_url(url) {
+                    Ok(url) => Ok((kind, RouteHook::At(url))),
+                    Err(why) => Err(format!("{name}: {why}")),
+                },
+            };
+            match read {
+                Ok((kind, hook)) => hooks[kind as usize] = hook,
+                Err(why) => {
+                    let at = table.item_at("hooks", item);
+                    self.problems.add(at, format!("hooks: {why}"));
+                    is_sound = false;
+                }
+            }
+        }
+        is_sound.then_some(hooks)
+    }
+
+    /// Channels about which somebody is asked need somebody to ask, and the other way round.
+    fn asked_of_channels<'t>(
+        &mut self,
+        table: &Table,
+        namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
+        has_app: bool,
+        routes: &[Option<Route>],
+    ) {
+        let (mut subscribe, mut publish) = (Vec::new(), Vec::new());
+        for (table, namespace) in namespaces {
+            let access = namespace.as_ref().map(|namespace| namespace.access);
+            if access.is_some_and(|access| access.subscribe == Subscribing::Hook) {
+                subscribe.push(table);
+            }
+            if access.is_some_and(|access| access.publish == Publishing::Hook) {
+                publish.push(table);
+            }
+        }
+        let of_routes = urls_of_routes(routes);
+        for (kind, asked) in [(Kind::Subscribe, subscribe), (Kind::Publish, publish)] {
+            let name = kind.name();
+            match table.has(name) {
+                false if has_app || of_routes.iter().any(|(of, _)| *of == kind) => {}
+                false => {
+                    for namespace in asked {
+                        let why = format!(
+                            "{name}: \"hook\" needs somebody to ask: {name} = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\""
+                        );
+                        self.problems.add(namespace.value_at(name), why);
+                    }
+                }
+                true if asked.is_empty() => {
+                    let why = format!(
+                        "{name}: no [[namespace]] has {name} = \"hook\", so there is nothing to ask"
+                    );
+                    self.warn(table.key_at(name), why);
+                }
+                true => {}
+            }
+        }
+    }
+}
+
+/// Whether an application may decide on what clients of that route ask.
+fn is_decided_by_app(route: &Route) -> bool {
+    matches!(&route.handler, Handler::Centrifuge { app: Some(_), .. })
+}
+
+fn urls_of_routes(routes: &[Option<Route>]) -> Vec<(Kind, &SecretUrl)> {
+    let mut urls = Vec::new();
+    for route in routes.iter().flatten() {
+        let Handler::Centrifuge { hooks, .. } = &route.handler else {
+            continue;
+        };
+        for kind in Kind::OF_BACK_ENDS {
+            if let RouteHook::At(url) = &hooks[kind as usize] {
+                urls.push((kind, url));
+            }
+        }
+    }
+    urls
+}
+
+/// Those that mean nothing where nobody is asked.
+const OPTIONS: [&str; 9] = [
+    "timeout",
+    "concurrency",
+    "secrets",
+    "headers",
+    "client_headers",
+    "waiting",
+    "failures",
+    "pause",
+    "ca",
+];

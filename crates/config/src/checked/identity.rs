@@ -1,0 +1,275 @@
+//! `[jwt]`, `[subscription_jwt]` and `[identity_hook]`: keys that can be read and are one kind, URLs that can be asked, and
+//! routes that need them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+use veche_calls::{SecretUrl, masked};
+use veche_frontends::identity::token::Place;
+use veche_jwt::Rules;
+
+use super::{Checker, list, text, word};
+use crate::directives::{Default, Section};
+use crate::identity::{IdentityHook, Jwt, KeySource, Previous, Published, short_secret};
+use crate::names::{Identity, parse_header_name, parse_place};
+use crate::raw::Table;
+use crate::types::{Handler, Route};
+use crate::value::Value;
+
+/// Those of `[jwt]` that say where keys are; one of them does.
+const SOURCES: [&str; 4] = ["secret_file", "secret_env", "key_file", "jwks"];
+
+/// Those that say where the secret is that was in use before.
+const PREVIOUS: [&str; 2] = ["previous_secret_file", "previous_secret_env"];
+
+impl Checker<'_> {
+    /// Reads `[jwt]` or `[subscription_jwt]`. `None`: there are no keys, or something is wrong with it.
+    pub(super) fn jwt(&mut self, table: &Table) -> Option<Jwt> {
+        let given: Vec<&str> = SOURCES.into_iter().filter(|name| table.has(name)).collect();
+        let name = match given.as_slice() {
+            [] => return None,
+            [name] => *name,
+            [.., last] => {
+                self.problems.add(
+                    table.key_at(last),
+                    format!("{last}: keys come from one of {}", sources()),
+                );
+                return None;
+            }
+        };
+        let places = match table.section {
+            Section::Jwt => self.each(table, "token", parse_place),
+            _ => Some(Vec::new()),
+        };
+        if name != "jwks" && table.has("jwks_ca") {
+            let why = "jwks_ca: it means nothing without \"jwks\"";
+            self.problems.add(table.key_at("jwks_ca"), why);
+        }
+        let refuses_short_secrets = word(table, "short_secret") == "refuse";
+        let source = self.key_source(table, name)?;
+        self.keys_of(table, name, &source, refuses_short_secrets);
+        let previous = self.previous(table, name, refuses_short_secrets);
+        let places = places?;
+        if places.iter().any(|place| matches!(place, Place::Cookie(_))) {
+            self.warn(
+                table.value_at("token"),
+                "token: a cookie goes along with what other sites' pages open: keep \"origins\" of the routes narrow",
+            );
+        }
+        Some(Jwt {
+            keys: source,
+            previous,
+            refuses_short_secrets,
+            rules: Rules {
+                issuers: list(table, "issuer"),
+                audiences: list(table, "audience"),
+                needs_expiry: matches!(table.value("require_exp"), Some(Value::Flag(true))),
+                leeway_s: duration(table, "leeway").as_secs(),
+                user: text(table, "user").expect("has a default"),
+            },
+            places,
+        })
+    }
+
+    /// Whether keys can be read, and are good for something.
+    fn keys_of(
+        &mut self,
+        table: &Table,
+        name: &str,
+        source: &KeySource,
+        refuses_short_secrets: bool,
+    ) {
+        let at = table.value_at(name);
+        match (self.world.jwt_keys)(source) {
+            Err(why) => self.problems.add(at, format!("{name}: {why}")),
+            Ok(Some(length)) if refuses_short_secrets => {
+                let why = format!("{name}: {}", short_secret(length));
+                self.problems.add(at, why);
+            }
+            Ok(short) => {
+                if let Some(length) = short {
+                    self.warn(at, format!("{name}: {}", short_secret(length)));
+                }
+                if let KeySource::SecretFile(file) = source {
+                    self.only_for_some(name, at, file);
+                }
+            }
+        }
+    }
+
+    /// The secret that was in use before.
+    fn previous(
+        &mut self,
+        table: &Table,
+        beside: &str,
+        refuses_short_secrets: bool,
+    ) -> Option<Previous> {
+        let given: Vec<&str> = PREVIOUS
+            .into_iter()
+            .filter(|name| table.has(name))
+            .collect();
+        let until = "previous_secret_until";
+        let name = match given.as_slice() {
+            [] => {
+                if table.has(until) {
+                    let why = format!("{until}: there is no previous secret");
+                    self.problems.add(table.key_at(until), why);
+                }
+                return None;
+            }
+            [name] if beside.starts_with("secret_") => *name,
+            [name] => {
+                let why = format!("{name}: it means nothing without a secret in its place");
+                self.problems.add(table.key_at(name), why);
+                return None;
+            }
+            [.., last] => {
+                let why = format!("{last}: there is one previous secret at most");
+                self.problems.add(table.key_at(last), why);
+                return None;
+            }
+        };
+        let keys = self.key_source(table, name)?;
+        self.keys_of(table, name, &keys, refuses_short_secrets);
+        let until_s = match table.value(until) {
+            Some(Value::Integer(at_s)) => Some(at_s),
+            _ => None,
+        };
+        Some(Previous { keys, until_s })
+    }
+
+    /// A section of subscription tokens without keys would have no effect.
+    pub(super) fn is_used(&mut self, table: &Table) {
+        // `veche config` writes out what has a default.
+        let mut directives = table.section.directives();
+        let is_given = directives.any(|directive| {
+            matches!(directive.default, Default::Unset(_)) && table.has(directive.name)
+        });
+        if is_given && !SOURCES.iter().any(|name| table.has(name)) {
+            let header = table.section.header();
+            let why = format!(
+                "{header} needs keys to check tokens with: one of {}",
+                sources()
+            );
+            self.problems.add(table.at, why);
+        }
+    }
+
+    fn key_source(&mut self, table: &Table, name: &str) -> Option<KeySource> {
+        let given = text(table, name)?;
+        Some(match name {
+            "secret_file" | "previous_secret_file" => KeySource::SecretFile(self.base.join(given)),
+            "secret_env" | "previous_secret_env" => KeySource::SecretVariable(given),
+            "key_file" => KeySource::PublicFile(self.base.join(given)),
+            _ => {
+                let url = self.take("jwks", table.value_at("jwks"), parse_url(&given))?;
+                if url.expose().starts_with("http://") && !is_near(&url) {
+                    self.warn(
+                        table.value_at("jwks"),
+                        "jwks: keys that come by http:// are whoever's is in between: take https://",
+                    );
+                }
+                KeySource::Published(Published {
+                    url,
+                    refresh: duration(table, "jwks_refresh"),
+                    ca: self.ca(table, "jwks_ca"),
+                })
+            }
+        })
+    }
+
+    /// How back ends are asked.
+    pub(super) fn identity_hook(&mut self, table: &Table) -> Option<IdentityHook> {
+        let headers = self.each(table, "headers", parse_header_name);
+        Some(IdentityHook {
+            timeout: duration(table, "timeout"),
+            cache_time: Some(duration(table, "cache_time")).filter(|time| !time.is_zero()),
+            cache_entries: number(table, "cache_entries"),
+            concurrency: number(table, "concurrency"),
+            waiting: number(table, "waiting"),
+            failures: number(table, "failures"),
+            pause: duration(table, "pause"),
+            ca: self.ca(table, "ca"),
+            headers: headers?,
+        })
+    }
+
+    pub(super) fn ca(&mut self, table: &Table, name: &str) -> Option<PathBuf> {
+        let file = self.base.join(text(table, name)?);
+        if let Err(why) = (self.world.client_ca)(&file) {
+            self.problems
+                .add(table.value_at(name), format!("{name}: {why}"));
+        }
+        Some(file)
+    }
+
+    /// A route with tokens needs keys.
+    pub(super) fn tokens<'t>(
+        &mut self,
+        routes: impl Iterator<Item = (&'t Table, &'t Option<Route>)>,
+        jwt: &Table,
+    ) {
+        if SOURCES.iter().any(|name| jwt.has(name)) {
+            return;
+        }
+        for (table, route) in routes {
+            let handler = route.as_ref().map(|route| &route.handler);
+            let Some(identity) = handler.and_then(Handler::identity) else {
+                continue;
+            };
+            if matches!(identity, Identity::Token(_)) {
+                self.problems.add(
+                    table.value_at("identity"),
+                    format!("identity: \"jwt\" needs keys to check tokens with: a section [jwt] with one of {}", sources()),
+                );
+            }
+        }
+    }
+}
+
+fn sources() -> String {
+    SOURCES.map(|name| format!("{name:?}")).join(", ")
+}
+
+/// A URL that the HTTP client takes.
+pub(crate) fn parse_url(text: &str) -> Result<SecretUrl, String> {
+    let shown = masked(text);
+    let url = Url::parse(text).map_err(|why| format!("{shown:?} is no URL: {why}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(format!(
+            "a URL begins with http:// or https://, found {shown:?}"
+        ));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("name and password don't belong into a URL".to_owned());
+    }
+    Ok(SecretUrl::new(url.into()))
+}
+
+/// Whether a URL leads to this machine.
+pub(super) fn is_near(url: &SecretUrl) -> bool {
+    let url = Url::parse(url.expose()).ok();
+    match url.as_ref().and_then(Url::host) {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// Of a directive that has a default.
+pub(super) fn number(table: &Table, name: &str) -> u32 {
+    match table.value(name) {
+        Some(Value::Integer(number)) => u32::try_from(number).expect("the table has the range"),
+        other => unreachable!("{name} has a default and is a number: {other:?}"),
+    }
+}
+
+/// No time where it is off.
+pub(super) fn duration(table: &Table, name: &str) -> Duration {
+    match table.value(name) {
+        Some(Value::Duration(duration)) => duration,
+        _ => Duration::ZERO,
+    }
+}

@@ -1,0 +1,274 @@
+//! `[[listen]]`: addresses that don't collide, and the risks of who can reach them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use veche_terminal::did_you_mean;
+
+use super::{Checker, text, word};
+use veche_frontends::access::{Access, Hosts};
+
+use crate::directives::ROLES;
+use crate::names::{parse_client_address, parse_host, parse_network};
+use crate::raw::Table;
+use crate::types::{CertificateFrom, Listener, Role};
+use crate::value::Value;
+
+/// Who may do what on a listener that is not on loopback.
+#[derive(Clone, Copy)]
+struct Risk {
+    is_plain: bool,
+    /// Nobody has to show a certificate.
+    is_for_anybody: bool,
+    has_keys: bool,
+}
+
+/// One `[[listen]]`, as far as it could be read.
+pub(super) struct Checked {
+    pub(super) name: Option<String>,
+    /// `None`: the role itself was no good.
+    pub(super) role: Option<Role>,
+    pub(super) address: Option<SocketAddr>,
+    /// Whether clients may show certificates there.
+    pub(super) has_client_ca: bool,
+    pub(super) reach: Reach,
+    /// `None`: it has a problem.
+    pub(super) listener: Option<Listener>,
+}
+
+/// Who can read what clients send there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Nobody: TLS, or this machine only.
+    Sealed,
+    /// Those between a proxy, which may have TLS, and this machine.
+    Proxied,
+    /// Everybody on the way.
+    Open,
+}
+
+impl Checker<'_> {
+    pub(super) fn listeners<'t>(
+        &mut self,
+        tables: impl Iterator<Item = &'t Table>,
+        has_keys: bool,
+    ) -> Vec<Checked> {
+        let mut listeners: Vec<Checked> = Vec::new();
+        for table in tables {
+            let before = self.problems.count();
+            let role = table.is_sound("role").then(|| role_of(word(table, "role")));
+            let address = self.address(table, &listeners);
+            let name = self.name(table, &listeners);
+            let tls = self.tls(table);
+            let risk = Risk {
+                is_plain: !table.has("tls"),
+                is_for_anybody: tls.as_ref().is_none_or(|tls| {
+                    tls.clients
+                        .as_ref()
+                        .is_none_or(|clients| !clients.is_required)
+                }),
+                has_keys,
+            };
+            if let (Some(role), Some(address)) = (role, address)
+                && !address.ip().to_canonical().is_loopback()
+            {
+                self.exposed(table, role, address, risk);
+            }
+            let is_ordered = tls.as_ref().is_some_and(|tls| {
+                let mut all = tls.certificates.iter();
+                all.any(|one| matches!(one, CertificateFrom::Acme(_)))
+            });
+            if is_ordered {
+                self.out_of_sight(table, address.map(|address| address.port()));
+            }
+            let has_client_ca = table.has("client_ca");
+            let access = self.access(table, address);
+            let mut listener = None;
+            if self.problems.count() == before
+                && let (Some(role), Some(address), Some(access)) = (role, address, access)
+            {
+                listener = Some(Listener {
+                    index: table.index,
+                    name: name.clone(),
+                    address,
+                    role,
+                    tls,
+                    access,
+                });
+            }
+            listeners.push(Checked {
+                name,
+                role,
+                address,
+                has_client_ca,
+                reach: match address {
+                    Some(address)
+                        if !table.has("tls") && !address.ip().to_canonical().is_loopback() =>
+                    {
+                        match table.has("trusted_proxies") {
+                            true => Reach::Proxied,
+                            false => Reach::Open,
+                        }
+                    }
+                    _ => Reach::Sealed,
+                },
+                listener,
+            });
+        }
+        if listeners.is_empty() && self.problems.is_empty() {
+            let example = "[[listen]] with address = \"127.0.0.1:8080\"";
+            self.problems.add(
+                None,
+                format!("no [[listen]], so nobody could connect; add {example}"),
+            );
+        }
+        listeners
+    }
+
+    fn access(&mut self, table: &Table, address: Option<SocketAddr>) -> Option<Access> {
+        let networks = self.networks(table);
+        let trusted_proxies = self.each(table, "trusted_proxies", parse_network);
+        let from = text(table, "client_address")?;
+        let read = parse_client_address(&from).map_err(|why| format!("{why}, found {from:?}"));
+        let client_address = self.take("client_address", table.value_at("client_address"), read);
+        if table.has("client_address") && !table.has("trusted_proxies") {
+            self.warn(
+                table.key_at("client_address"),
+                "client_address: without trusted_proxies nobody is believed",
+            );
+        }
+        let proxy_protocol = table.value("proxy_protocol") == Some(Value::Flag(true));
+        if proxy_protocol && !table.has("trusted_proxies") {
+            self.problems.add(
+                table.key_at("proxy_protocol"),
+                "proxy_protocol: without trusted_proxies nobody could connect; say where the proxies are",
+            );
+        }
+        let listed = self.each(table, "hosts", parse_host)?;
+        let hosts = if listed.iter().any(|name| name == "*") {
+            Hosts::Any
+        } else if !listed.is_empty() {
+            Hosts::Listed(listed)
+        } else if address?.ip().to_canonical().is_loopback() && !proxy_protocol {
+            // No page can make a browser send a header of the PROXY protocol.
+            Hosts::Loopback
+        } else {
+            Hosts::Any
+        };
+        Some(Access {
+            networks: networks?,
+            trusted_proxies: trusted_proxies?,
+            client_address: client_address?,
+            proxy_protocol,
+            hosts,
+        })
+    }
+
+    fn address(&mut self, table: &Table, before: &[Checked]) -> Option<SocketAddr> {
+        let text = self.required(table, "address")?;
+        let at = table.value_at("address");
+        let Ok(address) = text.parse::<SocketAddr>() else {
+            let message = format!(
+                "address: expected an IP address and a port such as \"127.0.0.1:8080\", found {text:?}{}",
+                nearest_address(&text)
+            );
+            self.problems.add(at, message);
+            return None;
+        };
+        // With port 0 each gets a port of its own.
+        if address.port() != 0 && before.iter().any(|other| other.address == Some(address)) {
+            self.problems.add(
+                at,
+                format!("address: another [[listen]] has {address} already"),
+            );
+        }
+        Some(address)
+    }
+
+    fn name(&mut self, table: &Table, before: &[Checked]) -> Option<String> {
+        let name = text(table, "name")?;
+        let at = table.value_at("name");
+        if !name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+        {
+            self.problems.add(
+                at,
+                format!("name: expected letters, digits, \"-\" and \"_\", found {name:?}"),
+            );
+        }
+        if ROLES.contains(&name.as_str()) {
+            self.problems.add(
+                at,
+                format!("name: {name:?} is the word for a role; take another"),
+            );
+        }
+        if before
+            .iter()
+            .any(|other| other.name.as_ref() == Some(&name))
+        {
+            self.problems.add(
+                at,
+                format!("name: another [[listen]] is called {name:?} already"),
+            );
+        }
+        Some(name)
+    }
+
+    /// Says what a listener on other than loopback means for its role.
+    fn exposed(&mut self, table: &Table, role: Role, address: SocketAddr, risk: Risk) {
+        let at = table.value_at("address");
+        match role {
+            Role::Public => {}
+            Role::Internal if !risk.has_keys && risk.is_for_anybody => self.problems.add(
+                at,
+                format!("address: {address} is not loopback, and without [api] keys whoever reaches it could push to every user; set keys or listen on 127.0.0.1"),
+            ),
+            Role::Internal if risk.is_for_anybody => {
+                let keys = match (risk.is_plain, self.has_admin) {
+                    (true, true) => {
+                        ", and the keys of the API and of the admin page cross the network as plain text"
+                    }
+                    (true, false) => ", and the API keys cross the network as plain text",
+                    (false, _) => "",
+                };
+                self.warn(
+                    at,
+                    format!("address: the internal listener on {address} is not loopback: whoever reaches it reads /health and /metrics{keys}"),
+                );
+            }
+            Role::Push if risk.is_for_anybody => self.warn(
+                at,
+                format!("address: the push listener on {address} is not loopback and asks for no key: whoever reaches it can push to every user"),
+            ),
+            Role::Internal | Role::Push => {}
+        }
+    }
+}
+
+fn role_of(word: &str) -> Role {
+    match word {
+        "internal" => Role::Internal,
+        "push" => Role::Push,
+        _ => Role::Public,
+    }
+}
+
+/// What was probably meant, where that is plain.
+fn nearest_address(text: &str) -> String {
+    let meant = if text.parse::<u16>().is_ok() {
+        format!("127.0.0.1:{text}")
+    } else if let Ok(ip) = text.parse::<IpAddr>() {
+        SocketAddr::new(ip, 8080).to_string()
+    } else if let Some(port) = text.strip_prefix("localhost:") {
+        format!("127.0.0.1:{port}")
+    } else if let Some(port) = text.strip_prefix("*:").or_else(|| text.strip_prefix(':')) {
+        format!("0.0.0.0:{port}")
+    } else {
+        return String::new();
+    };
+    if meant.parse::<SocketAddr>().is_ok() {
+        did_you_mean(&meant)
+    } else {
+        String::new()
+    }
+}

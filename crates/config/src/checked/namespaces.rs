@@ -1,0 +1,193 @@
+//! `[[namespace]]`: what channels remember, and what clients may do with them.
+
+use veche_hub::{
+    Access, Differences, Pattern, Publishing, Reading, Recovery, Subscribing, Told, USERS,
+};
+
+use super::{Checker, identity, word};
+use crate::raw::Table;
+use crate::types::{History, Limits, Namespace};
+use crate::value::Value;
+
+impl Checker<'_> {
+    /// `None` for those with a problem.
+    pub(super) fn namespaces<'t>(
+        &mut self,
+        tables: impl Iterator<Item = &'t Table>,
+    ) -> Vec<Option<Namespace>> {
+        let mut names = Vec::new();
+        tables
+            .map(|table| self.namespace(table, &mut names))
+            .collect()
+    }
+
+    /// The names of those whose channels can be heard together.
+    pub(super) fn wildcards<'t>(tables: impl Iterator<Item = &'t Table>) -> Vec<String> {
+        let has = |table: &&Table| matches!(table.value("wildcard"), Some(Value::Flag(true)));
+        let names = tables
+            .filter(has)
+            .filter_map(|table| match table.value("name") {
+                Some(Value::Text(name)) => Some(name),
+                _ => None,
+            });
+        names.collect()
+    }
+
+    /// What namespaces have for themselves is a part of what all channels may remember.
+    pub(super) fn budgets<'t>(
+        &mut self,
+        limits: &Limits,
+        namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
+    ) {
+        let mut parts: u64 = 0;
+        let mut shares = None;
+        for (table, namespace) in namespaces {
+            let Some(namespace) = namespace else {
+                continue;
+            };
+            if let Some(bytes) = namespace.history_bytes {
+                parts = parts.saturating_add(bytes);
+                if parts > limits.history_bytes {
+                    let all = limits.history_bytes;
+                    let why = format!(
+                        "history_bytes: with it the namespaces have {parts} bytes for themselves, and history_bytes in [limits] is {all} for all channels"
+                    );
+                    self.problems.add(table.value_at("history_bytes"), why);
+                }
+            } else if namespace.history.is_some() {
+                shares = shares.or(Some(table));
+            }
+        }
+        if let Some(table) = shares.filter(|_| parts == limits.history_bytes) {
+            let why = "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels keep nothing";
+            self.warn(table.key_at("history_size"), why);
+        }
+    }
+
+    fn namespace(&mut self, table: &Table, names: &mut Vec<String>) -> Option<Namespace> {
+        let name = self.required(table, "name")?;
+        if let Some(other) = names.iter().find(|other| is_same(other, &name)) {
+            let why = format!("name: another [[namespace]] is called {other:?} already");
+            self.problems.add(table.value_at("name"), why);
+        }
+        names.push(name.clone());
+        let size = match table.value("history_size") {
+            Some(Value::Integer(size)) => {
+                Some(u32::try_from(size).expect("the table has the range"))
+            }
+            _ => None,
+        };
+        if size.is_none() {
+            for option in [
+                "history_bytes",
+                "history_ttl",
+                "position_ttl",
+                "recovery",
+                "delta",
+            ] {
+                if table.has(option) {
+                    let why = format!("{option}: without history_size nothing is kept");
+                    self.warn(table.key_at(option), &why);
+                }
+            }
+        }
+        let duration = |name| match table.value(name) {
+            Some(Value::Duration(duration)) => duration,
+            other => unreachable!("{name} has a default and is a time: {other:?}"),
+        };
+        let flag = |name| matches!(table.value(name), Some(Value::Flag(true)));
+        let is_closed = name == USERS || name.starts_with(['/', '$']);
+        if flag("wildcard") && is_closed {
+            let why = "wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together";
+            self.problems.add(table.value_at("wildcard"), why);
+        }
+        let slow_miss = word(table, "slow_consumer") == "miss";
+        if slow_miss && size.is_some() {
+            let why =
+                "slow_consumer: with history_size clients are promised that nothing is missing";
+            self.problems.add(table.value_at("slow_consumer"), why);
+        }
+        let (presence, join_leave) = (flag("presence"), flag("join_leave"));
+        let told = match word(table, "events") {
+            "occupancy" => Told::Occupancy,
+            "members" => Told::Members,
+            _ => Told::Nothing,
+        };
+        let is_watched = presence || join_leave || told != Told::Nothing;
+        if !is_watched && table.has("leave_delay") {
+            let why = "leave_delay: without presence, join_leave or events nobody sees who leaves";
+            self.warn(table.key_at("leave_delay"), why);
+        }
+        let force_push_join_leave = flag("force_push_join_leave");
+        if force_push_join_leave && !join_leave {
+            let why = "force_push_join_leave: without join_leave there are no joins and leaves";
+            self.warn(table.key_at("force_push_join_leave"), why);
+        }
+        let differences = match (word(table, "delta"), flag("delta_publish")) {
+            ("fossil", true) => Differences::Always,
+            ("fossil", false) => Differences::Asked,
+            _ => Differences::Off,
+        };
+        if differences == Differences::Off && table.has("delta_publish") {
+            let why = "delta_publish: without delta nobody is told differences";
+            self.warn(table.key_at("delta_publish"), why);
+        }
+        let ttl = duration("history_ttl");
+        Some(Namespace {
+            name,
+            history: size.map(|size| History {
+                size,
+                ttl,
+                position_ttl: duration("position_ttl").max(ttl),
+                recovery: match word(table, "recovery") {
+                    "latest" => Recovery::Latest,
+                    _ => Recovery::Missed,
+                },
+            }),
+            history_bytes: match table.value("history_bytes") {
+                Some(Value::Size(bytes)) if size.is_some() => Some(bytes),
+                _ => None,
+            },
+            presence,
+            join_leave,
+            force_push_join_leave,
+            slow_miss,
+            told,
+            leave_delay: identity::duration(table, "leave_delay"),
+            differences,
+            tags_filter: flag("tags_filter"),
+            access: Access {
+                subscribe: match word(table, "subscribe") {
+                    "client" => Subscribing::Client,
+                    "token" => Subscribing::Token,
+                    "hook" => Subscribing::Hook,
+                    _ => Subscribing::Nobody,
+                },
+                publish: match word(table, "publish") {
+                    "client" => Publishing::Client,
+                    "subscriber" => Publishing::Subscriber,
+                    "hook" => Publishing::Hook,
+                    _ => Publishing::Nobody,
+                },
+                history: reading(table, "allow_history"),
+                presence: reading(table, "allow_presence"),
+            },
+        })
+    }
+}
+
+fn reading(table: &Table, name: &str) -> Reading {
+    match word(table, name) {
+        "client" => Reading::Client,
+        "none" => Reading::Nobody,
+        _ => Reading::Subscriber,
+    }
+}
+
+/// Whether two names stand for the same channels.
+fn is_same(one: &str, other: &str) -> bool {
+    match (Pattern::new(one), Pattern::new(other)) {
+        (Ok(one), Ok(other)) => one.is_same(&other),
+        _ => one == other,
+    }
+}

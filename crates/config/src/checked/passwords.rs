@@ -1,0 +1,93 @@
+//! `[pam]`, and the routes whose clients send passwords: on listeners where nobody can read them, and with a PAM to ask.
+
+use veche_pam::Service;
+
+use super::identity::{duration, number};
+use super::listeners::{Checked, Reach};
+use super::{Checker, rate, text};
+use crate::identity::Pam;
+use crate::names::Identity;
+use crate::raw::Table;
+use crate::types::Route;
+
+impl Checker<'_> {
+    /// How passwords are judged.
+    pub(super) fn pam(&mut self, table: &Table) -> Option<Pam> {
+        let realm = text(table, "realm").expect("has a default");
+        let fits = |c: char| (c == ' ' || c.is_ascii_graphic()) && c != '"' && c != '\\';
+        if realm.is_empty() || !realm.chars().all(fits) {
+            self.problems.add(
+                table.value_at("realm"),
+                "realm: it is made of visible ASCII characters and spaces, without \" and \\",
+            );
+            return None;
+        }
+        Some(Pam {
+            realm,
+            helpers: number(table, "helpers"),
+            helper_idle: duration(table, "helper_idle"),
+            timeout: duration(table, "timeout"),
+            waiting: number(table, "waiting"),
+            cache_time: Some(duration(table, "cache_time")).filter(|time| !time.is_zero()),
+            wrong_per_address: rate(table, "wrong_per_address"),
+        })
+    }
+
+    /// Routes that ask PAM.
+    pub(super) fn passwords<'t>(
+        &mut self,
+        routes: impl Iterator<Item = (&'t Table, &'t Option<Route>)>,
+        listeners: &[Checked],
+        is_sandboxed: bool,
+    ) {
+        let mut asked: Vec<&Service> = Vec::new();
+        for (table, route) in routes {
+            let Some(route) = route else { continue };
+            let Some(identity @ Identity::Pam(service)) = route.handler.identity() else {
+                continue;
+            };
+            let at = table.value_at("identity");
+            if is_sandboxed {
+                self.problems.add(
+                    at,
+                    format!("identity: \"{identity}\" does not go with server.sandbox, in which nothing can be run and no module be loaded: take one of them"),
+                );
+            } else if !asked.contains(&service) {
+                asked.push(service);
+                if let Err(why) = (self.world.pam)(service) {
+                    self.problems
+                        .add(at, format!("identity: \"{identity}\": {why}"));
+                }
+            }
+            self.readable(table, identity, route, listeners);
+        }
+    }
+
+    /// Passwords go along with every request, as good as in plain text.
+    fn readable(&mut self, table: &Table, identity: &Identity, route: &Route, all: &[Checked]) {
+        let at = table.value_at("identity");
+        let reached = |reach: Reach| {
+            let mut on = route.listeners.iter().map(|index| &all[*index]);
+            on.find(|listener| listener.reach == reach)
+        };
+        if let Some(open) = reached(Reach::Open) {
+            let label = open.address.map(|address| address.to_string());
+            self.problems.add(
+                at,
+                format!(
+                    "identity: \"{identity}\" has clients send passwords, which anybody on the way could read on {}: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
+                    label.unwrap_or_default()
+                ),
+            );
+        } else if let Some(proxied) = reached(Reach::Proxied) {
+            let label = proxied.address.map(|address| address.to_string());
+            self.warn(
+                at,
+                format!(
+                    "identity: \"{identity}\": between the trusted proxies and {} passwords travel in plain text",
+                    label.unwrap_or_default()
+                ),
+            );
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What is allowed, and dangerous together: told as warnings.
+
+use veche_frontends::identity::token::Place;
+
+use super::{Checker, list};
+use crate::identity::Jwt;
+use crate::names::{Identity, OriginRule};
+use crate::raw::Table;
+use crate::types::{Admin, Api, Role, Route};
+
+impl Checker<'_> {
+    /// Pages of any site may connect, and the browser itself shows who its user is.
+    pub(super) fn ambient<'t>(
+        &mut self,
+        routes: impl Iterator<Item = (&'t Table, &'t Option<Route>)>,
+        jwt: Option<&Jwt>,
+    ) {
+        let is_in_cookie = jwt.is_some_and(|jwt| {
+            let mut places = jwt.places.iter();
+            places.any(|place| matches!(place, Place::Cookie(_)))
+        });
+        for (table, route) in routes {
+            let Some(handler) = route.as_ref().map(|route| &route.handler) else {
+                continue;
+            };
+            let shown = match handler.identity() {
+                Some(Identity::Cookie(_)) => "the cookie",
+                Some(Identity::Hook(_)) => "the cookies that the back end is shown",
+                Some(Identity::Pam(_)) => "the password",
+                Some(Identity::Certificate(_)) => "the certificate",
+                Some(Identity::Token(_)) if is_in_cookie => "the token in a cookie",
+                _ => continue,
+            };
+            let is_open = handler
+                .websocket()
+                .is_some_and(|websocket| websocket.origins.contains(&OriginRule::Any));
+            if is_open {
+                let item = list(table, "origins").iter().position(|one| one == "*");
+                self.warn(
+                    item.and_then(|item| table.item_at("origins", item)),
+                    format!("origins: with \"*\" a page of any site connects as its visitor: the browser adds {shown} by itself; name the sites"),
+                );
+            }
+        }
+    }
+
+    /// Who has been given the one has the other.
+    pub(super) fn shared_key(&mut self, table: &Table, admin: &Admin, api: &Api) {
+        if let Some(item) = admin.keys.iter().position(|key| api.keys.contains(key)) {
+            self.warn(
+                table.item_at("keys", item),
+                "keys: it is a key of [api] too: whoever publishes with it has the admin page as well; take another",
+            );
+        }
+    }
+
+    /// Anything on this machine may call, unless it has to show a certificate.
+    pub(super) fn keyless<'t>(
+        &mut self,
+        tables: impl Iterator<Item = &'t Table>,
+        listeners: &[super::listeners::Checked],
+        has_keys: bool,
+    ) {
+        let is_for_anybody = |listener: &super::listeners::Checked| {
+            let tls = listener.listener.as_ref().and_then(|one| one.tls.as_ref());
+            let clients = tls.and_then(|tls| tls.clients.as_ref());
+            listener.role == Some(Role::Internal) && clients.is_none_or(|one| !one.is_required)
+        };
+        let mut open = tables
+            .zip(listeners)
+            .filter(|(_, listener)| is_for_anybody(listener));
+        if !has_keys && let Some((table, _)) = open.next() {
+            self.warn(
+                table.at,
+                "[[listen]] with role \"internal\" and no [api] keys: every program and user of this machine may push to everybody",
+            );
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! `[[route]]`: what each handler needs, which listeners have it, and that no two routes claim the same.
+
+use veche_calls::masked;
+use veche_frontends::identity::token::Anonymous;
+use veche_frontends::outbox::Keeping;
+use veche_frontends::pace::{OverPace, Pacing};
+use veche_terminal::{did_you_mean, nearest_hint};
+
+use super::apps::Apps;
+use super::listeners::Checked;
+use super::{Checker, Served, list, rate, size, text, word};
+use crate::directives::methods_listed;
+use crate::names::{ChannelPattern, Identity, METHODS, MethodSet, OriginRule, RoutePath, Segment};
+use crate::raw::Table;
+use crate::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket};
+use crate::value::Value;
+
+/// What a route would serve. Known of routes with a problem elsewhere too, so that one in another's way is told at once.
+struct Claim {
+    index: usize,
+    path: RoutePath,
+    methods: MethodSet,
+    listen: String,
+    /// None of them where `listen` names none that is any good.
+    listeners: Vec<usize>,
+}
+
+/// What internal listeners serve by themselves, beside `/api/` and `/admin/`.
+const RESERVED: [&str; 2] = ["health", "metrics"];
+/// What `root` calls the things inside the binary.
+const BUILTIN: [&str; 1] = ["builtin:demo"];
+
+impl Checker<'_> {
+    pub(super) fn routes<'t>(
+        &mut self,
+        tables: impl Iterator<Item = &'t Table>,
+        listeners: &[Checked],
+        apps: &mut Apps,
+        has_keys: bool,
+    ) -> Vec<Option<Route>> {
+        let mut claims = Vec::new();
+        tables
+            .map(|table| self.route(table, listeners, apps, has_keys, &mut claims))
+            .collect()
+    }
+
+    fn route(
+        &mut self,
+        table: &Table,
+        listeners: &[Checked],
+        apps: &mut Apps,
+        has_keys: bool,
+        claims: &mut Vec<Claim>,
+    ) -> Option<Route> {
+        let path = self.required(table, "path").and_then(|path| {
+            let at = table.value_at("path");
+            self.take(
+                "path",
+                at,
+                RoutePath::parse(&path).map_err(|why| format!("{why}, found {path:?}")),
+            )
+        });
+        let handler_word = self.required(table, "handler");
+        let listen = text(table, "listen").unwrap_or_default();
+        let on = if table.is_sound("listen") {
+            self.listeners_of(table, &listen, listeners)
+        } else {
+            None
+        };
+        if let (Some(path), Some(on)) = (&path, &on) {
+            self.reserved(table, path, on, listeners);
+        }
+        let methods = self.methods(table, handler_word.as_deref());
+        if let (Some(path), Some(methods)) = (&path, methods)
+            && table.is_sound("listen")
+            && table.is_sound("methods")
+        {
+            let claim = Claim {
+                index: table.index,
+                path: path.clone(),
+                methods,
+                listen: listen.clone(),
+                listeners: on.clone().unwrap_or_default(),
+            };
+            self.collisions(table, &claim, claims);
+            claims.push(claim);
+        }
+        let networks = self.networks(table);
+        let headers = self.answer_headers(table);
+        let handler_word = handler_word?;
+        self.foreign(table, &handler_word);
+        let handler = self.handler(table, &handler_word, apps);
+        if let (Some(identity), Some(on)) = (handler.as_ref().and_then(Handler::identity), &on) {
+            self.certified(table, identity, on, listeners);
+        }
+        if handler_word == "api" && !has_keys {
+            self.problems.add(
+                table.value_at("handler"),
+                "handler: \"api\" outside of the internal listeners needs [api] keys, or whoever reaches it could push to every user",
+            );
+        }
+        Some(Route {
+            index: table.index,
+            path: path?,
+            methods: methods?,
+            listen,
+            listeners: on?,
+            networks: networks?,
+            headers: headers?,
+            handler: handler?,
+        })
+    }
+
+    /// Directives that this handler has no use for.
+    fn foreign(&mut self, table: &Table, handler: &str) {
+        for directive in table.section.directives() {
+            let name = directive.name;
+            if table.has(name)
+                && !directive.handlers.is_empty()
+                && !directive.handlers.contains(&handler)
+            {
+                let friends: Vec<String> = directive
+                    .handlers
+                    .iter()
+                    .map(|word| format!("{word:?}"))
+                    .collect();
+                let message = format!(
+                    "{name}: it means nothing to handler {handler:?}, only to {}",
+                    friends.join(", ")
+                );
+                self.problems.add(table.key_at(name), message);
+            }
+        }
+    }
+
+    fn listeners_of(
+        &mut self,
+        table: &Table,
+        listen: &str,
+        listeners: &[Checked],
+    ) -> Option<Vec<usize>> {
+        if listeners.is_empty() {
+            // That is told by itself, or what is wrong with their headers is.
+            return None;
+        }
+        let at = table.value_at("listen");
+        let on = listeners_called(
+            listen,
+            listeners.iter().map(|l| (l.name.as_deref(), l.role)),
+        );
+        if on
+            .iter()
+            .any(|index| listeners[*index].role == Some(Role::Push))
+            || listen == "push"
+        {
+            self.problems.add(
+                at,
+                "listen: a push listener takes lines and no requests, so it has no routes",
+            );
+            return None;
+        }
+        if on.is_empty() {
+            let roles_known = listeners.iter().all(|listener| listener.role.is_some());
+            let message = match listen {
+                "public" | "internal" if !roles_known => return None,
+                "public" | "internal" if !table.has("listen") => {
+                    "no [[listen]] is public, so this route would never be used; say which with listen = NAME".to_owned()
+                }
+                "public" | "internal" => format!("listen: no [[listen]] has role {listen:?}"),
+                _ => {
+                    let names = listeners.iter().filter_map(|listener| listener.name.as_deref());
+                    let nearest = nearest_hint(listen, names.chain(["public", "internal"]));
+                    format!("listen: no [[listen]] has the name or role {listen:?}{nearest}")
+                }
+            };
+            self.problems.add(at, message);
+            return None;
+        }
+        Some(on)
+    }
+
+    fn reserved(&mut self, table: &Table, path: &RoutePath, on: &[usize], listeners: &[Checked]) {
+        let Some(Segment::Literal(first)) = path.segments().first() else {
+            return;
+        };
+        let is_reserved = match first.as_str() {
+            "api" => true,
+            "admin" => self.has_admin,
+            first => RESERVED.contains(&first) && path.segments().len() == 1,
+        };
+        if is_reserved
+            && on
+                .iter()
+                .any(|index| listeners[*index].role == Some(Role::Internal))
+        {
+            let message = format!(
+                "path: internal listeners serve {:?} themselves",
+                path.as_str()
+            );
+            self.problems.add(table.value_at("path"), message);
+        }
+    }
+
+    /// Of an unknown handler (`None`) every method is taken as served, and GET as what it serves unasked: all do.
+    fn methods(&mut self, table: &Table, handler: Option<&str>) -> Option<MethodSet> {
+        let serves = MethodSet::of(match handler {
+            Some("static") => &["GET", "HEAD"],
+            Some("api") => &["GET", "POST"],
+            Some("lua") => &METHODS,
+            Some("centrifuge") => &["GET", "POST", "OPTIONS"],
+            _ => &["GET"],
+        });
+        if !table.has("methods") || !table.is_sound("methods") {
+            return Some(serves);
+        }
+        let named = list(table, "methods");
+        let mut fine = true;
+        for (item, method) in named.iter().enumerate() {
+            let at = table.item_at("methods", item);
+            if !METHODS.contains(&method.as_str()) {
+                let nearest = did_you_mean_method(method);
+                self.problems.add(
+                    at,
+                    format!(
+                        "methods: expected some of {}, found {method:?}{nearest}",
+                        methods_listed()
+                    ),
+                );
+                fine = false;
+            } else if let Some(handler) = handler
+                && !serves.contains(method)
+            {
+                let has: Vec<&str> = serves.iter().collect();
+                self.problems.add(
+                    at,
+                    format!(
+                        "methods: handler {handler:?} serves {}, not {method}",
+                        has.join(" and ")
+                    ),
+                );
+                fine = false;
+            }
+        }
+        let named: Vec<&str> = named.iter().map(String::as_str).collect();
+        fine.then(|| MethodSet::of(&named))
+    }
+
+    fn handler(&mut self, table: &Table, handler: &str, apps: &mut Apps) -> Option<Handler> {
+        if handler == "static" {
+            let root = self.root(table);
+            let precompressed = self.precompressed(table);
+            return Some(Handler::Static {
+                root: root?,
+                precompressed: precompressed?,
+            });
+        }
+        let websocket = self.websocket(table);
+        if handler == "push" {
+            let identity = self.identity(table);
+            let channels = self.each(table, "channels", ChannelPattern::parse);
+            if identity == Some(Identity::None)
+                && channels.as_ref().is_some_and(Vec::is_empty)
+                && table.is_sound("channels")
+            {
+                self.warn(table.at, "[[route]] with neither identity nor channels: nothing can ever be pushed to its clients");
+            }
+            return Some(Handler::Push {
+                identity: identity?,
+                channels: channels?,
+                websocket: websocket?,
+            });
+        }
+        if handler == "lua" {
+            let app = self.app_of_route(table, apps);
+            let identity = self.identity(table);
+            return Some(Handler::Lua {
+                app: app?,
+                identity: identity?,
+                websocket: websocket?,
+            });
+        }
+        if handler == "centrifuge" {
+            let app = self.app_of_clients(table, apps);
+            let identity = self.identity(table);
+            let hooks = self.route_hooks(table);
+            return Some(Handler::Centrifuge {
+                app: app?,
+                identity: identity?,
+                hooks: hooks?,
+                websocket: websocket?,
+            });
+        }
+        let websocket = websocket?;
+        if handler == "api" {
+            return Some(Handler::Api { websocket });
+        }
+        Some(Handler::Echo { websocket })
+    }
+
+    fn websocket(&mut self, table: &Table) -> Option<WebSocket> {
+        let origins = self.each(table, "origins", OriginRule::parse)?;
+        Some(WebSocket {
+            origins,
+            compression: match table.value("compression") {
+                Some(Value::Flag(true)) => Compression::On,
+                Some(Value::Word(_)) => Compression::Takeover,
+                _ => Compression::Off,
+            },
+            message_bytes_max: size(table, "message_bytes_max"),
+            inflate_ratio_max: match table.value("inflate_ratio_max") {
+                Some(Value::Integer(number)) => {
+                    Some(u32::try_from(number).expect("the table has the range"))
+                }
+                _ => None,
+            },
+            fragments_max: match table.value("fragments_max") {
+                Some(Value::Integer(number)) => {
+                    u32::try_from(number).expect("the table has the range")
+                }
+                other => unreachable!("has a default and is a number: {other:?}"),
+            },
+            pacing: self.pacing(table),
+            keeping: match word(table, "outbox_full") {
+                "drop_oldest" => Some(Keeping::Newest),
+                "latest" => Some(Keeping::Latest),
+                _ => None,
+            },
+            has_positions: self.has_positions(table),
+        })
+    }
+
+    fn has_positions(&mut self, table: &Table) -> bool {
+        let has_positions = matches!(table.value("positions"), Some(Value::Flag(true)));
+        if has_positions && word(table, "outbox_full") != "disconnect" {
+            let why = "outbox_full: clients with positions are promised that nothing is missing; it has to be \"disconnect\"";
+            self.problems
+                .add(table.value_at("outbox_full"), why.to_owned());
+        }
+        has_positions
+    }
+
+    fn pacing(&mut self, table: &Table) -> Option<Pacing> {
+        let pacing = Pacing {
+            messages: rate(table, "message_rate"),
+            bytes: rate(table, "byte_rate"),
+            over: match word(table, "over_rate") {
+                "drop" => OverPace::Drop,
+                "close" => OverPace::Close,
+                _ => OverPace::Delay,
+            },
+        };
+        if pacing.messages.is_none() && pacing.bytes.is_none() {
+            if table.has("over_rate") {
+                self.warn(
+                    table.key_at("over_rate"),
+                    "over_rate: without message_rate or byte_rate nothing is too fast",
+                );
+            }
+            return None;
+        }
+        Some(pacing)
+    }
+
+    fn identity(&mut self, table: &Table) -> Option<Identity> {
+        let text = text(table, "identity")?;
+        let at = table.value_at("identity");
+        let mut identity = self.take(
+            "identity",
+            at,
+            Identity::parse(&text).map_err(|why| format!("{why}, found {:?}", masked(&text))),
+        )?;
+        let anonymous = match word(table, "anonymous") {
+            "token" => Anonymous::Token,
+            "all" => Anonymous::All,
+            _ => Anonymous::None,
+        };
+        match &mut identity {
+            Identity::Token(own) => *own = anonymous,
+            _ if anonymous != Anonymous::None => {
+                let why = "anonymous: it means nothing without identity = \"jwt\"";
+                self.problems.add(table.key_at("anonymous"), why);
+            }
+            _ => {}
+        }
+        if matches!(identity, Identity::Query(_) | Identity::Header(_)) {
+            self.warn(
+                at,
+                format!("identity: {text:?} believes whatever the client says: for demos and trusted networks"),
+            );
+        }
+        Some(identity)
+    }
+
+    /// Who shall be known by a certificate has to be able to show one.
+    fn certified(
+        &mut self,
+        table: &Table,
+        identity: &Identity,
+        on: &[usize],
+        listeners: &[Checked],
+    ) {
+        if let Identity::Certificate(_) = identity
+            && !on.iter().any(|&index| listeners[index].has_client_ca)
+        {
+            self.problems.add(
+                table.value_at("identity"),
+                format!("identity: \"{identity}\" needs certificates of clients, and none of this route's listeners has \"client_ca\""),
+            );
+        }
+    }
+
+    fn root(&mut self, table: &Table) -> Option<StaticRoot> {
+        let at = table.value_at("root");
+        let Some(root) = text(table, "root") else {
+            if table.is_sound("root") {
+                self.problems.add(table.at, "[[route]] with handler \"static\" has to have \"root\": a folder or \"builtin:demo\"");
+            }
+            return None;
+        };
+        if root.starts_with("builtin:") {
+            if root == BUILTIN[0] {
+                return Some(StaticRoot::BuiltinDemo);
+            }
+            let nearest = nearest_hint(&root, BUILTIN);
+            self.problems.add(
+                at,
+                format!("root: nothing inside Veche is called {root:?}{nearest}"),
+            );
+            return None;
+        }
+        let folder = self.base.join(&root);
+        if !(self.world.is_folder)(&folder) {
+            self.problems
+                .add(at, format!("root: there is no folder {}", folder.display()));
+            return None;
+        }
+        self.served.push(Served {
+            at,
+            name: "root",
+            folder: folder.clone(),
+        });
+        Some(StaticRoot::Folder(folder))
+    }
+
+    fn collisions(&mut self, table: &Table, claim: &Claim, before: &[Claim]) {
+        for other in before {
+            // The same words name the same listeners, even where it is not known yet which.
+            let shares_listener = claim.listen == other.listen
+                || claim
+                    .listeners
+                    .iter()
+                    .any(|index| other.listeners.contains(index));
+            let both = claim.methods.and(other.methods);
+            if shares_listener && !both.is_empty() && claim.path.same_as(&other.path) {
+                let methods: Vec<&str> = both.iter().collect();
+                let message = format!(
+                    "path: {:?} is taken for {} by route {} ({:?})",
+                    claim.path.as_str(),
+                    methods.join(", "),
+                    other.index + 1,
+                    other.path.as_str()
+                );
+                self.problems.add(table.value_at("path"), message);
+            }
+        }
+    }
+}
+
+/// The places of the listeners with that name, or else with that role.
+pub(crate) fn listeners_called<'l>(
+    listen: &str,
+    listeners: impl Iterator<Item = (Option<&'l str>, Option<Role>)>,
+) -> Vec<usize> {
+    let role = match listen {
+        "public" => Some(Role::Public),
+        "internal" => Some(Role::Internal),
+        _ => None,
+    };
+    let wanted = |(name, its_role): (Option<&str>, Option<Role>)| match role {
+        Some(_) => its_role == role,
+        None => name == Some(listen),
+    };
+    listeners
+        .enumerate()
+        .filter(|(_, listener)| wanted(*listener))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+fn did_you_mean_method(found: &str) -> String {
+    let capitals = found.to_ascii_uppercase();
+    METHODS
+        .into_iter()
+        .find(|method| *method == capitals)
+        .map_or_else(String::new, did_you_mean)
+}

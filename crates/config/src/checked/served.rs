@@ -1,0 +1,149 @@
+//! Folders that are served, and what must not lie in them: whatever the configuration itself names.
+
+use std::path::{Path, PathBuf};
+
+use veche_terminal::shown;
+
+use super::World;
+use crate::identity::Jwt;
+use crate::names::Identity;
+use crate::types::{Config, Handler};
+
+/// A folder whose files are for clients.
+pub(super) struct Served {
+    /// Where the file says so.
+    pub(super) at: Option<usize>,
+    /// By which directive.
+    pub(super) name: &'static str,
+    pub(super) folder: PathBuf,
+}
+
+/// What the configuration names.
+struct Named<'c> {
+    path: PathBuf,
+    what: &'c str,
+    /// Others are made in it, so that it may not be served in part either.
+    is_folder: bool,
+}
+
+/// The problem of each folder with files in it that the configuration names; links are followed, as they are not where
+/// files are served.
+pub(super) fn problems(
+    served: &[Served],
+    config: &Config,
+    world: &World<'_>,
+) -> Vec<(Option<usize>, String)> {
+    if served.is_empty() {
+        return Vec::new();
+    }
+    let named: Vec<(Named<'_>, PathBuf)> = named(config)
+        .into_iter()
+        .filter_map(|named| {
+            let real = (world.real)(&named.path)?;
+            Some((named, real))
+        })
+        .collect();
+    let of_folder = |one: &Served| {
+        let root = (world.real)(&one.folder)?;
+        let mut inside: Vec<String> = named
+            .iter()
+            .filter(|(named, real)| {
+                real.starts_with(&root) || (named.is_folder && root.starts_with(real))
+            })
+            .map(|(named, _)| format!("{} ({})", shown(&named.path), named.what))
+            .collect();
+        inside.dedup();
+        let list = inside.join(", ");
+        let name = one.name;
+        let folder = match shown(&one.folder).to_string() {
+            folder if folder.is_empty() => ".".to_owned(),
+            folder => folder,
+        };
+        (!inside.is_empty()).then(|| {
+            let why = format!(
+                "{name}: clients could read what the configuration names: {folder} holds {list}; serve a folder that holds nothing else"
+            );
+            (one.at, why)
+        })
+    };
+    served.iter().filter_map(of_folder).collect()
+}
+
+fn named(config: &Config) -> Vec<Named<'_>> {
+    let mut all = Vec::new();
+    let mut file = |what, path: &Path| {
+        all.push(Named {
+            path: path.to_owned(),
+            what,
+            is_folder: false,
+        });
+    };
+    file("this configuration", &config.file);
+    let services = config.services.iter().map(|service| &service.app);
+    for app in config.apps.iter().chain(services) {
+        file("a script", &app.script);
+    }
+    file("the control socket", &config.server.control);
+    if let Some(log) = &config.server.log.file {
+        file("the log", log);
+    }
+    if let Some(log) = &config.access_log {
+        file("the access log", &log.file);
+    }
+    if let Some(blocks) = &config.api.blocks {
+        file("who is blocked", blocks);
+    }
+    for key in &config.api.files {
+        file("a key of the API", key);
+    }
+    for key in &config.admin.files {
+        file("a key of the admin page", key);
+    }
+    let events = config.events.iter().flat_map(|events| &events.files);
+    let hooks = config.hooks.iter().flat_map(|hooks| &hooks.files);
+    for secret in events.chain(hooks) {
+        file("a secret", secret);
+    }
+    for keys in config.tokens().flat_map(Jwt::files) {
+        file("keys of tokens", keys);
+    }
+    let sealed = config.listeners.iter().filter_map(|l| l.tls.as_ref());
+    for tls in sealed {
+        for from in &tls.certificates {
+            for one in from.files() {
+                file("a certificate or its key", one);
+            }
+        }
+        if let Some(clients) = &tls.clients {
+            file("authorities", &clients.ca);
+        }
+    }
+    let asked = [&config.identity_hook.ca, &config.acme.ca];
+    let of_events = config.events.iter().map(|events| &events.ca);
+    let of_hooks = config.hooks.iter().map(|hooks| &hooks.ca);
+    for ca in asked.into_iter().chain(of_events).chain(of_hooks).flatten() {
+        file("authorities", ca);
+    }
+    let identities = config.routes.iter().map(|route| &route.handler);
+    for identity in identities.filter_map(Handler::identity) {
+        if let Identity::Pam(service) = identity {
+            for rules in service.files() {
+                file("rules of passwords", &rules);
+            }
+        }
+    }
+    let history = config
+        .history
+        .iter()
+        .map(|history| ("history", history.path.clone()));
+    let ordered = !config.ordered().is_empty();
+    let acme = ordered.then(|| ("certificates by ACME", config.acme.folder()));
+    let tables = config.server.snapshots.iter();
+    let tables = tables.map(|folder| ("saved tables", folder.clone()));
+    all.extend(history.chain(acme).chain(tables).map(|(what, path)| Named {
+        path,
+        what,
+        is_folder: true,
+    }));
+    all
+}

@@ -1,0 +1,134 @@
+//! `[[listen]] tls`: certificates that can be read and belong to their keys, and what should be known of them.
+
+use std::path::PathBuf;
+
+use super::{CertificateFacts, Checker, text, word};
+use crate::raw::Table;
+use crate::types::{CertificateFrom, ClientCertificates, PairFiles, Tls};
+use crate::value::{CertificateSource, Value};
+
+/// A certificate that holds for less long gets a warning, in days.
+pub const EXPIRY_WARNING_DAYS: i64 = 14;
+
+const DAY_S: i64 = 24 * 60 * 60;
+
+impl Checker<'_> {
+    /// What a listener says of TLS; `None` where it says nothing, or nothing that is any good.
+    pub(super) fn tls(&mut self, table: &Table) -> Option<Tls> {
+        let sources = match table.value("tls") {
+            Some(Value::Certificates(sources)) => sources,
+            _ => {
+                if table.is_sound("tls") {
+                    self.pointless(table, "client_ca", "tls");
+                }
+                return None;
+            }
+        };
+        let mut certificates = Vec::new();
+        for (index, source) in sources.iter().enumerate() {
+            // A table alone has no items: its own place counts.
+            let at = match table.items("tls") {
+                0 => table.value_at("tls"),
+                _ => table.item_at("tls", index),
+            };
+            let files = match source {
+                CertificateSource::Files { certificate, key } => PairFiles {
+                    certificate: self.base.join(certificate),
+                    key: self.base.join(key),
+                },
+                CertificateSource::Acme(names) => {
+                    let ordered = self.ordered(at, names);
+                    certificates.extend(ordered.map(CertificateFrom::Acme));
+                    continue;
+                }
+            };
+            match (self.world.certificate)(&files.certificate, &files.key) {
+                Err(why) => self.problems.add(at, format!("tls: {why}")),
+                Ok(facts) => self.judge(at, &files, &facts),
+            }
+            certificates.push(CertificateFrom::Files(files));
+        }
+        Some(Tls {
+            certificates,
+            clients: self.clients(table),
+        })
+    }
+
+    fn clients(&mut self, table: &Table) -> Option<ClientCertificates> {
+        let Some(ca) = text(table, "client_ca") else {
+            if table.is_sound("client_ca") {
+                self.pointless(table, "client_certificate", "client_ca");
+            }
+            return None;
+        };
+        let ca: PathBuf = self.base.join(ca);
+        if let Err(why) = (self.world.client_ca)(&ca) {
+            self.problems
+                .add(table.value_at("client_ca"), format!("client_ca: {why}"));
+        }
+        Some(ClientCertificates {
+            ca,
+            is_required: word(table, "client_certificate") != "optional",
+        })
+    }
+
+    /// `name` means something beside `other` only, which is not there.
+    fn pointless(&mut self, table: &Table, name: &str, other: &str) {
+        if table.has(name) {
+            self.problems.add(
+                table.key_at(name),
+                format!("{name}: it means nothing without {other:?}"),
+            );
+        }
+    }
+
+    fn judge(&mut self, at: Option<usize>, files: &PairFiles, facts: &CertificateFacts) {
+        let file = files.certificate.display();
+        let (now_s, until_s) = (self.world.now_s, facts.valid_until_s);
+        if until_s < now_s {
+            let days = (now_s - until_s) / DAY_S;
+            self.warn(
+                at,
+                format!(
+                    "tls: the certificate in {file} expired {}: clients refuse it",
+                    ago(days)
+                ),
+            );
+        } else if until_s < now_s + EXPIRY_WARNING_DAYS * DAY_S {
+            self.warn(at, expires(&file.to_string(), until_s, now_s));
+        }
+        if facts.valid_from_s > now_s {
+            self.warn(
+                at,
+                format!("tls: the certificate in {file} does not hold yet, or the clock of this machine is wrong: clients refuse it"),
+            );
+        }
+        if facts.is_key_exposed {
+            let key = files.key.display();
+            self.warn(
+                at,
+                format!(
+                    "tls: every user of this machine may read the key in {key}; chmod o= {key}"
+                ),
+            );
+        }
+    }
+}
+
+/// That a certificate holds not much longer.
+pub fn expires(file: &str, until_s: i64, now_s: i64) -> String {
+    let when = match (until_s - now_s) / DAY_S {
+        0 => "within a day".to_owned(),
+        1 => "in 1 day".to_owned(),
+        days => format!("in {days} days"),
+    };
+    format!("tls: the certificate in {file} expires {when}")
+}
+
+fn ago(days: i64) -> String {
+    match days {
+        0 => "today".to_owned(),
+        1 => "1 day ago".to_owned(),
+        days => format!("{days} days ago"),
+    }
+}

@@ -1,0 +1,74 @@
+//! What may be written for a directive, as an example: for errors.
+
+use std::time::Duration;
+
+use veche_terminal::{format_duration, format_size};
+
+use super::directives::{Default, Directive};
+use super::value::Kind;
+
+/// Defaults that show nothing of what can be written.
+const TELLING_NOTHING: &[&str] = &["\"off\"", "\"none\"", "\"auto\"", "[]", "false"];
+
+/// Texts that are described without an example among the words.
+const TEXTS: &[(&str, &str)] = &[
+    ("a URL", "https://example.com/veche"),
+    ("the path of a PEM file", "/etc/veche/cert.pem"),
+    ("the path of a Lua file", "app.lua"),
+    ("the path of a file", "/etc/veche/api.key"),
+    ("the path of a folder", "/var/lib/veche"),
+    ("the path of a socket", "/run/veche/veche.sock"),
+    ("a folder", "public"),
+    ("the name or number of", "veche"),
+    ("the name of a variable", "VECHE_SECRET"),
+    ("the name of a claim", "sub"),
+    ("the name of an [[app]]", "main"),
+    ("a name of letters", "main"),
+    ("a listener's name", "public"),
+];
+
+impl Directive {
+    /// A line with the directive and a good value; `None` where no value is described.
+    pub(super) fn example(&self) -> Option<String> {
+        let value = match self.default {
+            Default::Toml(text) if !TELLING_NOTHING.contains(&text) => text.to_owned(),
+            _ => self.kind.example()?,
+        };
+        Some(format!("{} = {value}", self.name))
+    }
+}
+
+impl Kind {
+    fn example(&self) -> Option<String> {
+        Some(match *self {
+            Self::Integer { min, max, .. } => 10.clamp(min, max).to_string(),
+            Self::Duration { min, max, .. } | Self::Every { min, max, .. } => {
+                let duration = Duration::from_secs(10).clamp(min, max);
+                format!("{:?}", format_duration(duration))
+            }
+            Self::Size { min, max, .. } => format!("{:?}", format_size((1 << 20).clamp(min, max))),
+            Self::Rate { bytes: true } => "\"64KiB/s\"".to_owned(),
+            Self::Rate { bytes: false } => "\"100/m\"".to_owned(),
+            Self::Share => "0.5".to_owned(),
+            Self::Word { words, .. } => format!("{:?}", words.last()?),
+            Self::Flag { .. } => "true".to_owned(),
+            Self::Text { expected } => text(expected)?,
+            Self::Namespace => "\"chat\"".to_owned(),
+            Self::List { expected } => expected[expected.find('[')?..].to_owned(),
+            Self::Secrets => "[{ file = \"/etc/veche/api.key\" }]".to_owned(),
+            Self::Table => "{ greeting = \"hi\" }".to_owned(),
+            Self::Pairs { expected } => expected.replace("a table such as ", ""),
+            Self::Certificates => "{ certificate = \"cert.pem\", key = \"key.pem\" }".to_owned(),
+        })
+    }
+}
+
+/// The example in a description, or the one that goes with it.
+fn text(expected: &str) -> Option<String> {
+    let known = TEXTS.iter().find(|(start, _)| expected.starts_with(start));
+    if let Some((_, example)) = known {
+        return Some(format!("{example:?}"));
+    }
+    let quoted = expected.split('"').nth(1)?;
+    Some(format!("{quoted:?}"))
+}

@@ -1,0 +1,22 @@
+//! Pages of docs/reference that tests write. Tests of the server include this file too.
+
+/// Fails when docs/reference/`name` is not `page`; writes it instead where VECHE_BLESS is set.
+pub(crate) fn assert_page_is_current(name: &str, page: &str) {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/reference")
+        .join(name);
+    if std::env::var_os("VECHE_BLESS").is_some() {
+        std::fs::write(&file, page).expect("docs/reference can be written");
+        return;
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    let line = found
+        .lines()
+        .zip(page.lines())
+        .position(|(found, wanted)| found != wanted);
+    let line = line.unwrap_or_else(|| found.lines().count().min(page.lines().count())) + 1;
+    assert!(
+        found == page,
+        "docs/reference/{name} differs from line {line}; VECHE_BLESS=1 cargo test --workspace --lib reference writes it"
+    );
+}

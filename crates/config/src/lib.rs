@@ -1,0 +1,205 @@
+//! The configuration: a TOML file → raw values by the table of directives → a checked [`Config`].
+//!
+//! `directives` says what there is, `raw` walks the file by it, `checked` judges what values mean together and
+//! builds the plain types of `types`; `effective` keeps where each value came from and compares two
+//! configurations; `reference` writes docs/reference/config.md. Every problem of a file is reported at once.
+//! `account` finds the user that the server process is to run as, and what that user may reach.
+//!
+//! Nothing here opens a socket or starts anything, but the check for PAM's library. It does not know what becomes of a
+//! configuration.
+
+#![forbid(unsafe_code)]
+
+use std::cell::LazyCell;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use veche_terminal::{Report, plain, read, read_text};
+use veche_tls::{Certificate, Roots};
+
+mod account;
+mod acme;
+mod checked;
+mod directives;
+mod effective;
+mod example;
+mod excerpt;
+#[cfg(test)]
+mod generated_page;
+mod hooks;
+mod identity;
+mod names;
+mod namespaces;
+mod rates;
+mod raw;
+mod readiness;
+#[cfg(test)]
+mod reference;
+mod template;
+mod types;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use account::{Account, AccountError};
+pub use acme::{Acme, Ordered};
+pub use checked::{EXPIRY_WARNING_DAYS, expires};
+pub use hooks::Hooks;
+pub use identity::{IdentityHook, Jwt, KeySource, Pam, Published};
+pub use names::{ChannelPattern, Field, Identity, OriginRule};
+pub use namespaces::namespaces;
+pub use readiness::faults;
+pub use template::Template;
+pub use types::*;
+
+/// Reads and checks the file at `path`. The report has every problem that was found.
+pub fn load(path: &Path) -> Result<Config, Report> {
+    parse(path, &read(path)?)
+}
+
+/// Checks `text`, which was read from `path`: relative paths start there, and problems name it.
+pub fn parse(path: &Path, text: &str) -> Result<Config, Report> {
+    let probed = LazyCell::new(veche_pam::client::probe);
+    checked::check(
+        path,
+        text,
+        &checked::World {
+            is_folder: &Path::is_dir,
+            is_file: &Path::is_file,
+            real: &real,
+            is_for_everybody: &is_for_everybody,
+            certificate: &|certificate, key| match Certificate::read(certificate, key) {
+                Ok(read) => Ok(checked::CertificateFacts {
+                    valid_from_s: read.valid_from_s(),
+                    valid_until_s: read.valid_until_s(),
+                    is_key_exposed: read.is_key_exposed(),
+                }),
+                Err(error) => Err(error.to_string()),
+            },
+            client_ca: &|file| match Roots::read(file) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
+            jwt_keys: &|source| {
+                let keys = source.read()?;
+                Ok(keys.and_then(|keys| keys.short_secret()))
+            },
+            pam: &|service| pam(service, &probed),
+            secret: &secret,
+            state_folder: state_folder(),
+            now_s: unix_now_s(),
+        },
+    )
+}
+
+/// The same of a text that was found good before: files that have gone bad since are no reason not to start.
+pub fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
+    checked::check(
+        path,
+        text,
+        &checked::World {
+            is_folder: &|_| true,
+            is_file: &|_| true,
+            real: &|_| None,
+            is_for_everybody: &|_| false,
+            certificate: &|_, _| Ok(checked::CertificateFacts::unjudged()),
+            client_ca: &|_| Ok(()),
+            jwt_keys: &|_| Ok(None),
+            pam: &|_| Ok(()),
+            secret: &secret,
+            state_folder: state_folder(),
+            now_s: unix_now_s(),
+        },
+    )
+}
+
+/// Where a path leads, links followed; of what is not there yet, where it will be.
+fn real(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| {
+        let name = path.file_name()?;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        Some(real(folder)?.join(name))
+    })
+}
+
+/// Whether others than its owner and group may read a file.
+fn is_for_everybody(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
+}
+
+/// Whether a service of PAM can be asked: its rules are there, and so is the library, which is looked for once.
+fn pam(
+    service: &veche_pam::Service,
+    library: &LazyCell<Result<(), String>, impl FnOnce() -> Result<(), String>>,
+) -> Result<(), String> {
+    if !service.files().iter().any(|file| file.is_file()) {
+        return Err(service.missing());
+    }
+    LazyCell::force(library).clone()
+}
+
+/// What systemd has made for state, by the supervisor's environment, which the server process inherits (systemd.exec(5)).
+fn state_folder() -> Option<PathBuf> {
+    let all = std::env::var_os("STATE_DIRECTORY")?;
+    let first = std::env::split_paths(&all).next();
+    first.filter(|folder| folder.is_absolute())
+}
+
+/// The longest file with a secret: more is some other file.
+const SECRET_BYTES_MAX: u64 = 64 << 10;
+
+/// The secret that a configuration names. The environment is the supervisor's, which the server process inherits.
+fn secret(source: &SecretSource) -> Result<Secret, String> {
+    match source {
+        SecretSource::Here(secret) => Ok(secret.clone()),
+        SecretSource::File(path) => {
+            let wrong = |why: &str| format!("{}: {why}", path.display());
+            let mut text = String::new();
+            let file = veche_files::read(path).map_err(|error| wrong(&plain(&error)))?;
+            file.take(SECRET_BYTES_MAX + 1)
+                .read_to_string(&mut text)
+                .map_err(|error| wrong(&plain(&error)))?;
+            let text = text.strip_suffix('\n').unwrap_or(&text);
+            match text.strip_suffix('\r').unwrap_or(text) {
+                "" => Err(wrong("it is empty")),
+                text if text.len() as u64 >= SECRET_BYTES_MAX => Err(wrong("it is too long")),
+                text => Ok(Secret::new(text.to_owned())),
+            }
+        }
+        SecretSource::Variable(name) => match std::env::var(name) {
+            Ok(text) if !text.is_empty() => Ok(Secret::new(text)),
+            _ => Err(format!("the environment has no {name}, or it is no text")),
+        },
+    }
+}
+
+/// Unix time, in milliseconds.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "people are told when something was, and this is the control side"
+)]
+pub fn unix_now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Unix time, in seconds.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "certificates hold by the wall clock, and this is the control side"
+)]
+pub fn unix_now_s() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
+}
+
+/// Where the control socket is according to the file at `path`, however wrong the rest of it is: a server that
+/// runs has to be stoppable while its file is being edited.
+pub fn control_of(path: &Path) -> io::Result<PathBuf> {
+    Ok(checked::control_of(path, &read_text(path)?))
+}

@@ -1,0 +1,497 @@
+//! The small languages inside strings: paths, methods, origins, channel patterns, identities.
+//!
+//! Each has one `parse` that says what was expected; matching happens where the traffic is.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Net};
+use veche_calls::SecretUrl;
+use veche_frontends::access::ClientAddress;
+use veche_frontends::identity::token::{Anonymous, Place};
+use veche_hub::{Audience, Namespaces};
+use veche_pam::Service;
+
+/// A route's path: exact (`/app`), with parameters (`/room/:id`), a prefix (`/app/*`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutePath {
+    text: String,
+    segments: Vec<Segment>,
+    prefix: bool,
+}
+
+/// One piece of a path between slashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// A piece that is compared as it is
+    Literal(String),
+    /// `:name`: any one piece, handed on under that name.
+    Parameter(String),
+}
+
+/// The most pieces of a path.
+pub(crate) const SEGMENTS_MAX: usize = 32;
+
+impl RoutePath {
+    /// Reads `text`; the error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix('/') else {
+            return Err("a path starts with \"/\"".to_owned());
+        };
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut prefix = false;
+        let mut pieces = rest.split('/').peekable();
+        while let Some(piece) = pieces.next() {
+            let is_last = pieces.peek().is_none();
+            match piece {
+                "*" if is_last => prefix = true,
+                // "/" itself, and a slash at the end, which makes another path.
+                "" if is_last => segments.push(Segment::Literal(String::new())),
+                "" => return Err("two slashes follow each other".to_owned()),
+                _ if piece.contains('*') => {
+                    return Err(
+                        "\"*\" stands alone as the last piece only, as in \"/app/*\"".to_owned(),
+                    );
+                }
+                _ => segments.push(Segment::parse(piece, &segments)?),
+            }
+        }
+        if segments.len() > SEGMENTS_MAX {
+            return Err(format!("a path has at most {SEGMENTS_MAX} pieces"));
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            segments,
+            prefix,
+        })
+    }
+
+    /// As written in the file.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The pieces, without the `*` of a prefix.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Whether it ends in `/*`: all that lies below.
+    #[cfg(test)]
+    pub fn is_prefix(&self) -> bool {
+        self.prefix
+    }
+
+    /// Whether both match exactly the same paths: the names of parameters make no difference.
+    pub fn same_as(&self, other: &Self) -> bool {
+        self.prefix == other.prefix
+            && self.segments.len() == other.segments.len()
+            && self
+                .segments
+                .iter()
+                .zip(&other.segments)
+                .all(|pair| match pair {
+                    (Segment::Parameter(_), Segment::Parameter(_)) => true,
+                    (a, b) => a == b,
+                })
+    }
+}
+
+impl Segment {
+    fn parse(piece: &str, before: &[Self]) -> Result<Self, String> {
+        let Some(name) = piece.strip_prefix(':') else {
+            let allowed =
+                |c: char| !c.is_control() && !matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '%');
+            return match piece.chars().find(|&c| !allowed(c)) {
+                _ if matches!(piece, "." | "..") => Err(format!(
+                    "a piece {piece:?} never arrives: clients resolve it"
+                )),
+                Some('%') => Err("requests' paths are compared decoded: write what \"%\" and its digits stand for".to_owned()),
+                Some(c) => Err(format!("{c:?} can't be in a path")),
+                None => Ok(Self::Literal(piece.to_owned())),
+            };
+        };
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(format!(
+                "a parameter is \":\" and letters, digits or \"_\", not {piece:?}"
+            ));
+        }
+        if before
+            .iter()
+            .any(|segment| matches!(segment, Self::Parameter(other) if other == name))
+        {
+            return Err(format!("two parameters are called {piece:?}"));
+        }
+        Ok(Self::Parameter(name.to_owned()))
+    }
+}
+
+/// The methods that a route can be bound to.
+pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
+
+/// A set of [`METHODS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct MethodSet(u8);
+
+impl MethodSet {
+    /// The set of those of `names` that are methods.
+    pub fn of(names: &[&str]) -> Self {
+        let bit = |name: &&str| {
+            METHODS
+                .iter()
+                .position(|method| method == name)
+                .map_or(0, |at| 1 << at)
+        };
+        Self(names.iter().map(bit).fold(0, |set, bit: u8| set | bit))
+    }
+
+    /// Whether `name`, in capitals as on the wire, is in it.
+    pub fn contains(self, name: &str) -> bool {
+        !self.and(Self::of(&[name])).is_empty()
+    }
+
+    /// The names, in the order of [`METHODS`].
+    pub fn iter(self) -> impl Iterator<Item = &'static str> {
+        METHODS.into_iter().filter(move |name| self.contains(name))
+    }
+
+    /// What both have.
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether it has no method at all.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// One rule for a browser's `Origin`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OriginRule {
+    /// `"*"`
+    Any,
+    /// `"same-host"`: the origin's host and port are the request's `Host`.
+    SameHost,
+    /// `"https://x.example:8443"`: exactly this origin, in small letters.
+    Exact(String),
+    /// `"https://*.example"`: every host that ends in `suffix` (which starts with a dot), with this scheme and port.
+    Subdomains {
+        /// "http" or "https", as a rule
+        scheme: String,
+        /// What the host ends in, with its dot
+        suffix: String,
+        /// `None`: the scheme's own port
+        port: Option<u16>,
+    },
+}
+
+impl OriginRule {
+    /// Reads `text`; the error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "*" => return Ok(Self::Any),
+            "same-host" => return Ok(Self::SameHost),
+            _ => {}
+        }
+        let text = text.to_ascii_lowercase();
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err("an origin starts with its scheme, as in \"https://\"".to_owned());
+        };
+        if scheme.is_empty()
+            || !scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+        {
+            return Err(format!("{scheme:?} is no scheme"));
+        }
+        if rest.contains('/') {
+            return Err("an origin ends after host and port: no path, no slash".to_owned());
+        }
+        let (host, port) = split_port(rest)?;
+        if let Some(parent) = host.strip_prefix("*.") {
+            check_host(parent)?;
+            return Ok(Self::Subdomains {
+                scheme: scheme.to_owned(),
+                suffix: format!(".{parent}"),
+                port,
+            });
+        }
+        check_host(host)?;
+        Ok(Self::Exact(text))
+    }
+}
+
+fn split_port(rest: &str) -> Result<(&str, Option<u16>), String> {
+    let colon = match rest.rfind(']') {
+        Some(bracket) => rest[bracket..].find(':').map(|at| bracket + at),
+        None => rest.find(':'),
+    };
+    let Some(colon) = colon else {
+        return Ok((rest, None));
+    };
+    match rest[colon + 1..].parse::<u16>() {
+        Ok(port) if port > 0 => Ok((&rest[..colon], Some(port))),
+        _ => Err(format!("{:?} is no port", &rest[colon + 1..])),
+    }
+}
+
+fn check_host(host: &str) -> Result<(), String> {
+    let inside = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let fine = match inside {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            !host.is_empty()
+                && host
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
+        }
+    };
+    if fine {
+        Ok(())
+    } else {
+        Err(format!(
+            "{host:?} is no host name (\"*\" stands in front of a dot only)"
+        ))
+    }
+}
+
+/// Reads a network: an address, alone or with the length of its prefix.
+pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
+    let network = text
+        .parse::<IpNet>()
+        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+        .map_err(|_| "a network is an address such as \"192.0.2.7\", or has the length of its prefix behind it, as in \"10.0.0.0/8\" or \"2001:db8::/32\"".to_owned())?;
+    // IPv4 addresses that come over IPv6 are judged as what they are.
+    let network = match network {
+        IpNet::V6(v6) if v6.prefix_len() >= 96 => match v6.addr().to_ipv4_mapped() {
+            Some(v4) => Ipv4Net::new(v4, v6.prefix_len() - 96).map_or(network, IpNet::V4),
+            None => network,
+        },
+        _ => network,
+    };
+    if network.trunc() != network {
+        return Err(format!("the network is {:?}", network.trunc().to_string()));
+    }
+    Ok(network)
+}
+
+/// Reads a host name that a listener answers to, or `*.` and one, or `*`; in small letters.
+pub(crate) fn parse_host(text: &str) -> Result<String, String> {
+    if text != "*" {
+        check_host(text.strip_prefix("*.").unwrap_or(text))?;
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
+/// How trusted proxies say who the client is.
+pub(crate) fn parse_client_address(text: &str) -> Result<ClientAddress, String> {
+    match text {
+        "x-forwarded-for" => Ok(ClientAddress::XForwardedFor),
+        "forwarded" => Ok(ClientAddress::Forwarded),
+        _ => match Identity::parse(text) {
+            Ok(Identity::Header(name)) => Ok(ClientAddress::Header(name)),
+            _ => Err("it is \"x-forwarded-for\", \"forwarded\" or \"header:NAME\"".to_owned()),
+        },
+    }
+}
+
+/// Channels that clients of a route may subscribe to: one (`news`) or all with a beginning (`room:*`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelPattern {
+    /// A channel of that very name
+    Exact(String),
+    /// The beginning, without the `*`; may be empty.
+    Prefix(String),
+}
+
+/// The longest name of a channel in bytes.
+pub(crate) const CHANNEL_BYTES_MAX: usize = 255;
+
+impl ChannelPattern {
+    /// Reads `text`; the error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.len() > CHANNEL_BYTES_MAX {
+            return Err(format!(
+                "a channel's name has 1 to {CHANNEL_BYTES_MAX} bytes"
+            ));
+        }
+        if text.starts_with('#') {
+            return Err("channels that start with \"#\" are the users' own".to_owned());
+        }
+        if let Some(c) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
+            return Err(format!("{c:?} can't be in a channel's name"));
+        }
+        match text.strip_suffix('*') {
+            Some(start) if start.contains('*') => Err("\"*\" stands at the end only".to_owned()),
+            Some(start) if Audience::of(start, &Namespaces::new()).is_private() => {
+                Err("private channels (\"$\") are let in by their whole name only".to_owned())
+            }
+            Some(start) => Ok(Self::Prefix(start.to_owned())),
+            None if text.contains('*') => Err("\"*\" stands at the end only".to_owned()),
+            None => Ok(Self::Exact(text.to_owned())),
+        }
+    }
+}
+
+/// Where a connection's user name comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Nobody: the connection has channels only.
+    None,
+    /// A parameter of the query.
+    Query(String),
+    /// A cookie of the request
+    Cookie(String),
+    /// A header line of the request
+    Header(String),
+    /// The certificate that a client shows.
+    Certificate(Field),
+    /// A token, by `[jwt]`; some clients may have no user.
+    Token(Anonymous),
+    /// The back end behind this URL, by `[identity_hook]`.
+    Hook(SecretUrl),
+    /// A name and a password, which this service of PAM judges, by `[pam]`.
+    Pam(Service),
+}
+
+/// What of a certificate is the user's name; without a word for it, the first of these that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The first that the certificate has
+    Any,
+    /// The subject's common name
+    CommonName,
+    /// An alternative name that is an e-mail address
+    Email,
+    /// An alternative name that is a host name
+    Name,
+    /// An alternative name that is a URI
+    Uri,
+}
+
+impl Field {
+    const WORDS: [(Self, &'static str); 4] = [
+        (Self::CommonName, "cn"),
+        (Self::Email, "email"),
+        (Self::Name, "dns"),
+        (Self::Uri, "uri"),
+    ];
+}
+
+impl Identity {
+    /// Reads `text`; the error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => return Ok(Self::None),
+            "mtls" => return Ok(Self::Certificate(Field::Any)),
+            "jwt" => return Ok(Self::Token(Anonymous::None)),
+            _ => {}
+        }
+        let make = match text.split_once(':') {
+            Some(("mtls", word)) => {
+                let found = Field::WORDS.into_iter().find(|(_, other)| *other == word);
+                return match found {
+                    Some((field, _)) => Ok(Self::Certificate(field)),
+                    None => Err("of a certificate there are \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\"".to_owned()),
+                };
+            }
+            Some(("http" | "https", url)) if url.starts_with("//") => {
+                return Err(format!(
+                    "a back end that is asked is \"http:URL\": {:?}",
+                    format!("http:{text}")
+                ));
+            }
+            Some(("http", url)) => return super::checked::parse_url(url).map(Self::Hook),
+            Some(("pam", service)) => return Service::parse(service).map(Self::Pam),
+            Some(("query", name)) => (name, Self::Query as fn(String) -> Self),
+            Some(("cookie", name)) => (name, Self::Cookie as fn(String) -> Self),
+            Some(("header", name)) => (name, Self::Header as fn(String) -> Self),
+            _ => {
+                return Err(
+                    "it is \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\""
+                        .to_owned(),
+                );
+            }
+        };
+        let (name, make) = make;
+        if !is_token(name) {
+            return Err(format!(
+                "{name:?} is no name of a parameter, cookie or header"
+            ));
+        }
+        Ok(make(name.to_owned()))
+    }
+}
+
+/// RFC 9110, section 5.6.2: what names of headers and cookies are; queries need no more.
+fn is_token(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    !name.is_empty() && name.chars().all(fits)
+}
+
+/// A place where a token may be.
+pub(crate) fn parse_place(text: &str) -> Result<Place, String> {
+    match text {
+        "bearer" => return Ok(Place::Bearer),
+        "protocol" => return Ok(Place::Protocol),
+        _ => {}
+    }
+    match Identity::parse(text) {
+        Ok(Identity::Query(name)) => Ok(Place::Query(name)),
+        Ok(Identity::Cookie(name)) => Ok(Place::Cookie(name)),
+        Ok(Identity::Header(name)) => Ok(Place::Header(name)),
+        _ => Err(
+            "it is \"bearer\", \"protocol\", \"query:NAME\", \"cookie:NAME\" or \"header:NAME\""
+                .to_owned(),
+        ),
+    }
+}
+
+/// Headers that say what a connection is about, or what we say ourselves.
+const NOT_PASSED_ON: [&str; 11] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-forwarded-for",
+    "x-real-ip",
+];
+
+/// A header that the back end gets to see, in small letters.
+pub(crate) fn parse_header_name(text: &str) -> Result<String, String> {
+    let name = text.to_ascii_lowercase();
+    if !is_token(&name) {
+        return Err("it is no name of a header".to_owned());
+    }
+    if NOT_PASSED_ON.contains(&name.as_str()) || name.starts_with("x-original-") {
+        return Err("this header is never passed on".to_owned());
+    }
+    Ok(name)
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Token(_) => f.write_str("jwt"),
+            Self::Hook(url) => write!(f, "http:{url}"),
+            Self::Pam(service) => write!(f, "pam:{service}"),
+            Self::Certificate(field) => {
+                let word = Field::WORDS.iter().find(|(other, _)| other == field);
+                write!(f, "mtls")?;
+                word.map_or(Ok(()), |(_, word)| write!(f, ":{word}"))
+            }
+        }
+    }
+}

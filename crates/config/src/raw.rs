@@ -1,0 +1,373 @@
+//! From text to raw values: walks the TOML document by the table of directives.
+//!
+//! Judges names, types and ranges, one value at a time, and goes on after each problem. What values mean
+//! together is `checked`'s matter.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use veche_terminal::{Problems, describe, did_you_mean, document};
+use veche_types::nearest;
+
+use super::directives::{self, Default, Directive, Section};
+use super::effective::{Origin, Setting};
+use super::value::{Kind, Value};
+
+/// One table of the file, or of the defaults where the file has none.
+pub(super) struct Table {
+    pub(super) section: Section,
+    /// Which one of a section that repeats.
+    pub(super) index: usize,
+    /// Where its header is.
+    pub(super) at: Option<usize>,
+    given: BTreeMap<&'static str, Given>,
+    /// What unknown names were probably meant to be.
+    misspelt: Vec<&'static str>,
+}
+
+/// A directive that the file has.
+struct Given {
+    key_at: usize,
+    value_at: usize,
+    item_at: Vec<usize>,
+    /// `None`: it was no good, which has been said.
+    value: Option<Value>,
+}
+
+/// The most tables of one section: a file that has more is a mistake of what wrote it.
+pub(super) const TABLES_MAX: usize = 1_024;
+
+/// Reads all of `text`. The tables come in the order of the sections; those that don't repeat are always there.
+pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
+    let header = |name: &str| section_named(name).map(Section::header);
+    let (document, broken_lines) = document(text, header, problems);
+    let mut walk = Walk {
+        problems,
+        broken_lines,
+        tables: Vec::new(),
+        misspelt: Vec::new(),
+    };
+    for (key, value) in document.get_ref() {
+        walk.top(key, value);
+    }
+    for section in Section::ALL {
+        if !section.repeats() && !walk.tables.iter().any(|table| table.section == section) {
+            // In a section whose header went wrong, anything may be meant.
+            let meant = section
+                .directives()
+                .filter(|_| walk.misspelt.contains(&section));
+            let misspelt = meant.map(|directive| directive.name).collect();
+            walk.tables.push(Table {
+                section,
+                index: 0,
+                at: None,
+                given: BTreeMap::new(),
+                misspelt,
+            });
+        }
+    }
+    let order = |section| Section::ALL.iter().position(|other| *other == section);
+    walk.tables
+        .sort_by_key(|table| (order(table.section), table.index));
+    walk.tables
+}
+
+fn section_named(name: &str) -> Option<Section> {
+    Section::ALL
+        .into_iter()
+        .find(|section| section.name() == name)
+}
+
+struct Walk<'p, 't> {
+    problems: &'p mut Problems<'t>,
+    broken_lines: Vec<u32>,
+    tables: Vec<Table>,
+    /// What headers that are no good were probably meant to be.
+    misspelt: Vec<Section>,
+}
+
+type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
+
+impl Walk<'_, '_> {
+    fn add(&mut self, offset: usize, message: String) {
+        if !self
+            .broken_lines
+            .contains(&self.problems.place(offset).line)
+        {
+            self.problems.add(Some(offset), message);
+        }
+    }
+
+    fn top(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) {
+        let name = key.get_ref().as_ref();
+        let Some(section) = section_named(name) else {
+            return self.unknown_top(key, value);
+        };
+        match value.get_ref() {
+            DeValue::Table(table) if !section.repeats() => {
+                self.table(section, 0, value.span().start, table)
+            }
+            DeValue::Array(list) if section.repeats() => self.tables(section, list.iter()),
+            found => {
+                self.misspelt.push(section);
+                let found = match found {
+                    DeValue::Table(_) => format!("[{name}]"),
+                    DeValue::Array(list) if list.iter().all(|item| item.get_ref().is_table()) => {
+                        format!("[[{name}]]")
+                    }
+                    other => format!("{name} = {}", describe(other)),
+                };
+                let why = if section.repeats() {
+                    ": there may be several"
+                } else {
+                    ": there is only one"
+                };
+                self.add(
+                    key.span().start,
+                    format!("expected {}, found {found}{why}", section.header()),
+                );
+            }
+        }
+    }
+
+    fn unknown_top(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) {
+        let name = key.get_ref().as_ref();
+        let is_section = value.get_ref().is_table()
+            || value
+                .get_ref()
+                .as_array()
+                .is_some_and(|list| list.iter().any(|item| item.get_ref().is_table()));
+        let message = if is_section {
+            let meant = Section::meant_by(name);
+            self.misspelt.extend(meant);
+            let hint = match meant {
+                Some(meant) if Section::formerly(name) == Some(meant) => {
+                    format!("; it is called {} now", meant.header())
+                }
+                Some(meant) => did_you_mean(meant.name()),
+                None => {
+                    let known = Section::ALL.map(Section::header).join(", ");
+                    format!("; there are {known}")
+                }
+            };
+            format!("unknown section {name:?}{hint}")
+        } else {
+            match homes_of(name) {
+                homes if homes.is_empty() => {
+                    format!("unknown directive {name:?} outside of any section")
+                }
+                homes => {
+                    format!("{name:?} stands outside of any section; it belongs under {homes}")
+                }
+            }
+        };
+        self.add(key.span().start, message);
+    }
+
+    fn tables<'a, 'i: 'a>(
+        &mut self,
+        section: Section,
+        list: impl Iterator<Item = &'a Spanned<DeValue<'i>>>,
+    ) {
+        for (index, item) in list.enumerate() {
+            let at = item.span().start;
+            match item.get_ref() {
+                _ if index == TABLES_MAX => {
+                    return self.add(
+                        at,
+                        format!("more than {TABLES_MAX} of {}", section.header()),
+                    );
+                }
+                DeValue::Table(table) => self.table(section, index, at, table),
+                other => self.add(
+                    at,
+                    format!(
+                        "expected a table of {}, found {}",
+                        section.header(),
+                        describe(other)
+                    ),
+                ),
+            }
+        }
+    }
+
+    fn table(&mut self, section: Section, index: usize, at: usize, table: &DeTable<'_>) {
+        let mut given = BTreeMap::new();
+        let mut misspelt = Vec::new();
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            let Some(directive) = section
+                .directives()
+                .find(|directive| directive.name == name)
+            else {
+                let meant = nearest(name, section.directives().map(|directive| directive.name));
+                misspelt.extend(meant);
+                self.add(key.span().start, unknown(section, name, meant));
+                continue;
+            };
+            let read = directive.kind.read(value.get_ref());
+            if let Err(refusal) = &read {
+                self.add(value.span().start, format!("{name}: {refusal}"));
+            }
+            let items: Vec<usize> = match value.get_ref() {
+                DeValue::Array(list) => list.iter().map(|item| item.span().start).collect(),
+                DeValue::Table(table) if matches!(directive.kind, Kind::Pairs { .. }) => {
+                    table.keys().map(|name| name.span().start).collect()
+                }
+                _ => Vec::new(),
+            };
+            given.insert(
+                directive.name,
+                Given {
+                    key_at: key.span().start,
+                    value_at: value.span().start,
+                    item_at: items,
+                    value: read.ok(),
+                },
+            );
+        }
+        self.tables.push(Table {
+            section,
+            index,
+            at: Some(at),
+            given,
+            misspelt,
+        });
+    }
+}
+
+fn unknown(section: Section, name: &str, meant: Option<&str>) -> String {
+    let header = section.header();
+    let hint = match (meant, homes_of(name)) {
+        (Some(meant), _) => did_you_mean(meant),
+        (None, homes) if homes.is_empty() => longer_names(section, name),
+        (None, homes) => format!("; it belongs under {homes}"),
+    };
+    format!("unknown directive {name:?} in {header}{hint}")
+}
+
+/// A hint at the directives of which `name` is the first part: "secret" of "secret_file".
+fn longer_names(section: Section, name: &str) -> String {
+    if section == Section::Listen && matches!(name, "port" | "host") {
+        return "; write address = \"127.0.0.1:8080\"".to_owned();
+    }
+    let is_longer = |longer: &str| {
+        longer
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('_'))
+    };
+    let all = section.directives().filter(|one| is_longer(one.name));
+    let names: Vec<String> = all.map(|one| format!("{:?}", one.name)).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; did you mean {}?", names.join(" or ")),
+    }
+}
+
+/// The headers of the sections that have a directive of that name.
+fn homes_of(name: &str) -> String {
+    let homes: Vec<&str> = directives::all()
+        .filter(|d| d.name == name)
+        .map(|directive| directive.section.header())
+        .collect();
+    homes.join(" or ")
+}
+
+impl Table {
+    /// The value that counts; `None` when there is none, or none that is any good.
+    pub(super) fn value(&self, name: &str) -> Option<Value> {
+        let directive = self.directive(name);
+        match self.given.get(name) {
+            Some(Given {
+                value: Some(value), ..
+            }) => Some(value.clone()),
+            _ => default_of(directive),
+        }
+    }
+
+    /// The same of a directive that not every section has.
+    pub(super) fn value_if_any(&self, name: &str) -> Option<Value> {
+        let mut all = self.section.directives();
+        all.any(|directive| directive.name == name)
+            .then(|| self.value(name))?
+    }
+
+    /// Whether the value that counts is what was meant: false when the file has one that is no good, or has it
+    /// under a misspelt name.
+    pub(super) fn is_sound(&self, name: &str) -> bool {
+        match self.given.get(name) {
+            Some(given) => given.value.is_some(),
+            None => !self.misspelt.contains(&name),
+        }
+    }
+
+    /// Whether the file has it.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    /// Where its name is; else where the section's header is.
+    pub(super) fn key_at(&self, name: &str) -> Option<usize> {
+        self.given.get(name).map(|given| given.key_at).or(self.at)
+    }
+
+    /// Where its value is; else where the section's header is.
+    pub(super) fn value_at(&self, name: &str) -> Option<usize> {
+        self.given.get(name).map(|given| given.value_at).or(self.at)
+    }
+
+    /// Where the item of its list, or the name in its table, is; else where the section's header is.
+    pub(super) fn item_at(&self, name: &str, item: usize) -> Option<usize> {
+        self.given
+            .get(name)
+            .and_then(|given| given.item_at.get(item).copied())
+            .or(self.at)
+    }
+
+    /// How many items its list or table has; 0 if it is neither.
+    pub(super) fn items(&self, name: &str) -> usize {
+        self.given.get(name).map_or(0, |given| given.item_at.len())
+    }
+
+    /// What counts for one directive, for `Effective`.
+    pub(super) fn setting(
+        &self,
+        directive: &'static Directive,
+        problems: &Problems<'_>,
+    ) -> Setting {
+        let origin = match self.given.get(directive.name) {
+            Some(given) => Origin::Line(problems.place(given.key_at).line),
+            None => Origin::Default,
+        };
+        Setting {
+            directive,
+            index: self.index,
+            value: self.value(directive.name),
+            origin,
+        }
+    }
+
+    fn directive(&self, name: &str) -> &'static Directive {
+        let mut all = self.section.directives();
+        all.find(|directive| directive.name == name)
+            .expect("checked asks for directives of the table only")
+    }
+}
+
+/// The default as a value.
+pub(super) fn default_of(directive: &Directive) -> Option<Value> {
+    let Default::Toml(text) = directive.default else {
+        return None;
+    };
+    let parsed = DeValue::parse(text).expect("defaults are TOML; a test reads each");
+    let kind = match directive.kind {
+        // An empty list can be a default, not something to write.
+        Kind::List { .. } if text == "[]" => return Some(Value::List(Vec::new())),
+        kind => kind,
+    };
+    Some(
+        kind.read(parsed.get_ref())
+            .expect("defaults are valid; a test reads each"),
+    )
+}

@@ -1,0 +1,445 @@
+//! How an entry of the access log is written: by a template with fields, or as a JSON object.
+//!
+//! What clients have sent can't forge a line or steer a terminal: in text every byte but visible ASCII is written as
+//! `\x0A`, as nginx does, in JSON by its own rules. Neither knows a query; see
+//! [`journal`](veche_frontends::journal).
+
+use std::io::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use veche_frontends::journal::{Entry, Session};
+use veche_proto::http::encoded_path;
+
+/// What `format = "text"` stands for.
+const TEXT: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $bytes_sent \"$http_referer\" \
+                    \"$http_user_agent\" $request_time $close_code $messages_received $messages_sent";
+
+/// A field: its name, what it is, and how it is found.
+pub(crate) struct Field {
+    pub name: &'static str,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a test writes the guide's table from it")
+    )]
+    pub doc: &'static str,
+    read: fn(&Entry) -> Found,
+}
+
+/// What a field holds.
+enum Found {
+    Nothing,
+    /// Of ours: nothing in it has to be escaped.
+    Own(String),
+    /// Of somebody's.
+    Text(String),
+    Number(u64),
+    /// Milliseconds, written as seconds.
+    Seconds(u64),
+}
+
+impl<T: AsRef<str>> From<Option<T>> for Found {
+    fn from(text: Option<T>) -> Self {
+        match text {
+            Some(text) if !text.as_ref().is_empty() => Self::Text(text.as_ref().to_owned()),
+            _ => Self::Nothing,
+        }
+    }
+}
+
+const fn field(name: &'static str, doc: &'static str, read: fn(&Entry) -> Found) -> Field {
+    Field { name, doc, read }
+}
+
+/// All of them, in the order in which JSON has them.
+pub(crate) static FIELDS: &[Field] = &[
+    field(
+        "time_iso8601",
+        "when it ended, UTC: `2026-03-01T12:00:00.123Z`",
+        |e| Found::Own(humantime::format_rfc3339_millis(ended(e)).to_string()),
+    ),
+    field(
+        "time_local",
+        "the same as nginx and Apache write it, in UTC: `01/Mar/2026:12:00:00 +0000`",
+        |e| Found::Own(common_time(e)),
+    ),
+    field(
+        "remote_addr",
+        "the client's address; behind a trusted proxy the one that it names",
+        |e| Found::from(e.client.map(|client| client.to_string())),
+    ),
+    field(
+        "remote_user",
+        "the user, where the route has an `identity`",
+        |e| Found::from(e.user.as_deref()),
+    ),
+    field(
+        "request",
+        "method, path as a URL has it, and version: `GET /chat HTTP/1.1`",
+        |e| {
+            let version = if e.is_http10 { "1.0" } else { "1.1" };
+            match e.method.is_empty() {
+                true => Found::Nothing,
+                false => {
+                    let path = encoded_path(&e.path);
+                    Found::Text(format!("{} {path} HTTP/{version}", e.method))
+                }
+            }
+        },
+    ),
+    field("request_method", "the method", |e| {
+        Found::from(Some(&e.method))
+    }),
+    field(
+        "uri",
+        "the path that the request was routed by, decoded, without a query",
+        |e| Found::from(Some(&e.path)),
+    ),
+    field("host", "the name that the client asked for", |e| {
+        Found::from(Some(&e.host))
+    }),
+    field("route", "the `path` of the route that it led to", |e| {
+        Found::from(e.route.as_ref().map(|route| &route.path))
+    }),
+    field(
+        "status",
+        "the answer's status; 101 is a WebSocket, 499 a client that left before the answer",
+        |e| Found::Number(u64::from(e.status)),
+    ),
+    field(
+        "request_time",
+        "how long it took, in seconds: until the answer was written, or the session ended",
+        |e| Found::Seconds(e.lasted_ms),
+    ),
+    field(
+        "bytes_received",
+        "bytes of the request; of a session, of its messages",
+        |e| Found::Number(e.bytes_in),
+    ),
+    field(
+        "bytes_sent",
+        "bytes of the answer, its head included; of a session, of its messages",
+        |e| Found::Number(e.bytes_out),
+    ),
+    field(
+        "messages_received",
+        "messages that the client sent in a session",
+        |e| of_session(e, |session| session.messages_in),
+    ),
+    field("messages_sent", "messages that the client was sent", |e| {
+        of_session(e, |session| session.messages_out)
+    }),
+    field(
+        "close_code",
+        "how the session was closed; 1006 without a Close, 1005 by one without a code",
+        |e| of_session(e, |session| session.close_code.map_or(0, u64::from)),
+    ),
+    field("http_referer", "`Referer`, without its query", |e| {
+        Found::from(Some(&e.referer))
+    }),
+    field("http_user_agent", "`User-Agent`", |e| {
+        Found::from(Some(&e.user_agent))
+    }),
+];
+
+fn of_session(entry: &Entry, read: fn(&Session) -> u64) -> Found {
+    entry
+        .session
+        .as_ref()
+        .map_or(Found::Nothing, |session| Found::Number(read(session)))
+}
+
+fn ended(entry: &Entry) -> std::time::SystemTime {
+    UNIX_EPOCH + Duration::from_millis(entry.ended_ms)
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` in another order.
+fn common_time(entry: &Entry) -> String {
+    let date = httpdate::fmt_http_date(ended(entry));
+    let part = |from: usize, to: usize| date.get(from..to).unwrap_or_default();
+    format!(
+        "{}/{}/{}:{} +0000",
+        part(5, 7),
+        part(8, 11),
+        part(12, 16),
+        part(17, 25)
+    )
+}
+
+/// How lines look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Template {
+    /// An object with every field that has a value
+    Json,
+    /// Words and fields in the order of the template
+    Text(Vec<Piece>),
+}
+
+/// A part of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    Words(String),
+    /// By its place in [`FIELDS`], and whether it stands between quotation marks.
+    Field(usize, bool),
+}
+
+impl Template {
+    /// Reads what `format` says: `text`, `json`, or text with `$fields`. The error is what to do about it.
+    pub fn parse(format: &str) -> Result<Self, String> {
+        match format {
+            "json" => Ok(Self::Json),
+            "text" => Self::pieces(TEXT),
+            // A word alone would be the same line each time.
+            format if !format.contains('$') => {
+                Err("expected \"text\", \"json\" or a template with $fields".to_owned())
+            }
+            format => Self::pieces(format),
+        }
+    }
+
+    fn pieces(format: &str) -> Result<Self, String> {
+        let mut pieces = Vec::new();
+        let mut rest = format;
+        let mut is_quoted = false;
+        while let Some(at) = rest.find('$') {
+            let (words, after) = (&rest[..at], &rest[at + 1..]);
+            is_quoted ^= words.matches('"').count() % 2 == 1;
+            if !words.is_empty() {
+                pieces.push(Piece::Words(words.to_owned()));
+            }
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let end = after.find(|c| !is_name(c)).unwrap_or(after.len());
+            let name = &after[..end];
+            let known = || FIELDS.iter().map(|field| field.name);
+            let Some(index) = known().position(|known| known == name) else {
+                let near = hint(name, known());
+                return Err(format!("there is no field ${name}{near}"));
+            };
+            pieces.push(Piece::Field(index, is_quoted));
+            rest = &after[end..];
+        }
+        if !rest.is_empty() {
+            pieces.push(Piece::Words(rest.to_owned()));
+        }
+        Ok(Self::Text(pieces))
+    }
+
+    /// Writes an entry, without a newline.
+    pub fn write(&self, entry: &Entry, out: &mut Vec<u8>) {
+        match self {
+            Self::Json => write_json(entry, out),
+            Self::Text(pieces) => {
+                for piece in pieces {
+                    match piece {
+                        Piece::Words(words) => out.extend_from_slice(words.as_bytes()),
+                        Piece::Field(index, is_quoted) => {
+                            let found = (FIELDS[*index].read)(entry);
+                            write_text(&found, *is_quoted, out);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn hint(name: &str, known: impl Iterator<Item = &'static str>) -> String {
+    match veche_types::nearest(name, known) {
+        Some(near) => veche_terminal::did_you_mean(&format!("${near}")),
+        None => String::new(),
+    }
+}
+
+fn write_text(found: &Found, is_quoted: bool, out: &mut Vec<u8>) {
+    // A Vec takes every write.
+    let _ = match found {
+        Found::Nothing => out.write_all(b"-"),
+        Found::Own(text) => out.write_all(text.as_bytes()),
+        Found::Number(number) => write!(out, "{number}"),
+        Found::Seconds(ms) => write!(out, "{}.{:03}", ms / 1000, ms % 1000),
+        Found::Text(text) => {
+            for &byte in text.as_bytes() {
+                match byte {
+                    // Between quotation marks a space ends nothing.
+                    b' ' if is_quoted => out.push(byte),
+                    b'"' | b'\\' => escape(byte, out),
+                    0x21..=0x7e => out.push(byte),
+                    _ => escape(byte, out),
+                }
+            }
+            Ok(())
+        }
+    };
+}
+
+fn escape(byte: u8, out: &mut Vec<u8>) {
+    let _ = write!(out, "\\x{byte:02X}");
+}
+
+fn write_json(entry: &Entry, out: &mut Vec<u8>) {
+    let mut object = Map::new();
+    for field in FIELDS {
+        let value = match (field.read)(entry) {
+            Found::Nothing => continue,
+            Found::Own(text) | Found::Text(text) => Value::String(text),
+            Found::Number(number) => Value::from(number),
+            Found::Seconds(ms) => Value::from(ms as f64 / 1000.0),
+        };
+        object.insert(field.name.to_owned(), value);
+    }
+    // `request` and `time_local` say what others have said.
+    object.remove("request");
+    object.remove("time_local");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Ascii);
+    if object.serialize(&mut serializer).is_err() {
+        unreachable!("a Vec takes every write, and all keys are text");
+    }
+}
+
+/// JSON in which all that is not visible ASCII is escaped: C1 controls steer terminals too.
+struct Ascii;
+
+impl serde_json::ser::Formatter for Ascii {
+    fn write_string_fragment<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> std::io::Result<()> {
+        let mut units = [0; 2];
+        for c in fragment.chars() {
+            if (' '..='~').contains(&c) {
+                writer.write_all(&[c as u8])?;
+            } else {
+                for unit in c.encode_utf16(&mut units) {
+                    write!(writer, "\\u{unit:04x}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(format: &str, entry: &Entry) -> String {
+        let mut out = Vec::new();
+        Template::parse(format)
+            .expect("a template")
+            .write(entry, &mut out);
+        String::from_utf8(out).expect("ASCII")
+    }
+
+    fn request() -> Entry {
+        let mut entry = Entry::default();
+        entry.client = Some([192, 0, 2, 7].into());
+        entry.ended_ms = 1_772_366_400_123;
+        entry.lasted_ms = 1_042;
+        entry.path = "/a".into();
+        entry.method = "GET".into();
+        entry.status = 200;
+        entry.bytes_in = 30;
+        entry.bytes_out = 120;
+        entry
+    }
+
+    fn session() -> Entry {
+        let mut entry = request();
+        entry.status = 101;
+        entry.user = Some("ann".into());
+        entry.session = Some(Session {
+            messages_in: 2,
+            messages_out: 3,
+            close_code: Some(1001),
+        });
+        entry
+    }
+
+    #[test]
+    fn text_by_default() {
+        assert_eq!(
+            line("text", &request()),
+            "192.0.2.7 - - [01/Mar/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 200 120 \"-\" \"-\" 1.042 - - -"
+        );
+        assert_eq!(
+            line("text", &session()),
+            "192.0.2.7 - ann [01/Mar/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 101 120 \"-\" \"-\" 1.042 1001 2 3"
+        );
+        assert!(line("text", &Entry::default()).starts_with("- - - ["));
+    }
+
+    #[test]
+    fn json_has_what_there_is() {
+        let value: Value = serde_json::from_str(&line("json", &session())).expect("JSON");
+        let expected = serde_json::json!({
+            "time_iso8601": "2026-03-01T12:00:00.123Z", "remote_addr": "192.0.2.7", "remote_user": "ann",
+            "request_method": "GET", "uri": "/a", "status": 101, "request_time": 1.042, "bytes_received": 30,
+            "bytes_sent": 120, "messages_received": 2, "messages_sent": 3, "close_code": 1001,
+        });
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn a_template_of_ones_own() {
+        let of = |format| line(format, &session());
+        assert_eq!(of("$status"), "101");
+        assert_eq!(of("$remote_user:$close_code;"), "ann:1001;");
+        assert_eq!(of("[$route] $host"), "[-] -");
+    }
+
+    #[test]
+    fn what_clients_send_forges_nothing() {
+        let mut entry = session();
+        let bad = "a\n\"b\" \\ \u{1b}[2J\u{9b}31m é\u{202e}";
+        entry.user = Some(bad.into());
+        entry.path = bad.into();
+        entry.user_agent = bad.into();
+        for format in ["text", "json", "$uri $http_user_agent"] {
+            let line = line(format, &entry);
+            assert!(
+                line.bytes().all(|byte| (0x20..0x7f).contains(&byte)),
+                "{line}"
+            );
+        }
+        assert_eq!(
+            line("$remote_user", &entry),
+            r"a\x0A\x22b\x22\x20\x5C\x20\x1B[2J\xC2\x9B31m\x20\xC3\xA9\xE2\x80\xAE"
+        );
+        // A space ends an unquoted field, so it is escaped there.
+        assert_eq!(line("$uri", &entry).split(' ').count(), 1);
+        let value: Value = serde_json::from_str(&line("json", &entry)).expect("JSON");
+        assert_eq!(value["remote_user"], bad);
+    }
+
+    #[test]
+    fn unknown_fields_are_told_with_the_nearest() {
+        let error = |format| Template::parse(format).expect_err("no template");
+        assert_eq!(
+            error("$remote_adr $status"),
+            "there is no field $remote_adr; did you mean \"$remote_addr\"?"
+        );
+        assert!(error("$query_string").starts_with("there is no field $query_string"));
+        assert!(error("combined").contains("\"json\""));
+        assert!(error("costs 5 $").starts_with("there is no field $"));
+    }
+
+    /// The table of the guide, from [`FIELDS`].
+    #[test]
+    fn the_reference_lists_every_field() {
+        let mut page = String::from(
+            "# Fields of the access log\n\nWhat `format` of `[access_log]` can name, each with `$` in front; as JSON \
+             the same without it. What there is none of is `-`, and left out of JSON. See [Operating](../guide/operate.md).\n\n\
+             This page is written by a test; `VECHE_BLESS=1 cargo test -p veche-config fields` writes it.\n\n\
+             | field | what it is |\n|---|---|\n",
+        );
+        for Field { name, doc, .. } in FIELDS {
+            page.push_str(&format!("| `${name}` | {doc} |\n"));
+        }
+        page.push_str(&format!(
+            "\n`format = \"text\"` is\n\n```text\n{TEXT}\n```\n"
+        ));
+        crate::generated_page::assert_page_is_current("access-log.md", &page);
+    }
+}

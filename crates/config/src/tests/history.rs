@@ -1,0 +1,98 @@
+//! `[history]`: where what channels remember is kept.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::bad::says_after_listen;
+use super::{LISTEN, good};
+use crate::types::{Fsync, HistoryStore};
+
+const REMEMBERS: &str = "[[namespace]]\nname = \"chat\"\nhistory_size = 7\n";
+
+#[test]
+fn nothing_is_kept_unless_a_folder_is_named() {
+    let store = |text: &str| {
+        let config = good(&format!("{LISTEN}{REMEMBERS}{text}"));
+        assert_eq!(config.warnings, []);
+        config.history
+    };
+    assert_eq!(store(""), None);
+    assert_eq!(store("[history]\n"), None);
+    let kept = |path: &str, fsync| {
+        let path = PathBuf::from(path);
+        Some(HistoryStore { path, fsync })
+    };
+    let second = Fsync::Interval(Duration::from_secs(1));
+    assert_eq!(
+        store("[history]\npath = \"kept\"\n"),
+        kept("/etc/veche/kept", second)
+    );
+    for (text, fsync) in [
+        ("commit", Fsync::Commit),
+        ("never", Fsync::Never),
+        ("50ms", Fsync::Interval(Duration::from_millis(50))),
+    ] {
+        let text = format!("[history]\npath = \"/srv/www/kept\"\nfsync = \"{text}\"\n");
+        assert_eq!(store(&text), kept("/srv/www/kept", fsync));
+    }
+}
+
+#[test]
+fn mistakes_in_history_are_told() {
+    for (text, line) in [
+        (
+            "path = \"/nowhere/kept\"\n",
+            "4:8: path: there is no folder /nowhere",
+        ),
+        (
+            "path = \"api.lua\"\n",
+            "4:8: path: /etc/veche/api.lua is a file",
+        ),
+        (
+            "path = \"\"\n",
+            "4:8: path: expected the path of a folder, found an empty string",
+        ),
+        (
+            "fsync = \"comit\"\n",
+            "4:9: fsync: expected a duration from \"10ms\" to \"1h\", \"commit\" or \"never\", found \"comit\"; did you mean \"commit\"?",
+        ),
+        (
+            "fsync = 1\n",
+            "4:9: fsync: expected a duration from \"10ms\" to \"1h\", \"commit\" or \"never\", found 1",
+        ),
+        (
+            "fsync = \"1ms\"\n",
+            "4:9: fsync: expected a duration from \"10ms\" to \"1h\", \"commit\" or \"never\", found \"1ms\"",
+        ),
+    ] {
+        says_after_listen(&format!("[history]\n{text}"), &[line]);
+    }
+}
+
+#[test]
+fn what_comes_to_nothing_is_warned_of() {
+    for (text, ends) in [
+        (
+            format!("{REMEMBERS}[history]\nfsync = \"commit\"\n"),
+            "fsync: without path nothing is written",
+        ),
+        (
+            "[history]\npath = \"kept\"\n".to_owned(),
+            "path: no [[namespace]] has history_size, so there is nothing to keep",
+        ),
+    ] {
+        let config = good(&format!("{LISTEN}{text}"));
+        let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].ends_with(ends), "{warnings:?}");
+    }
+}
+
+#[test]
+fn a_running_server_keeps_its_folder() {
+    let running = good(&format!("{LISTEN}{REMEMBERS}[history]\npath = \"kept\"\n"));
+    let new = good(&format!("{LISTEN}{REMEMBERS}[history]\npath = \"other\"\n"));
+    let changes = running.effective.changes(&new.effective);
+    assert_eq!(changes.restart, ["history.path"]);
+    assert_eq!(new.on_top_of(&running).history, running.history);
+}

@@ -1,0 +1,155 @@
+//! `[hooks]`: who decides on clients' commands.
+
+use std::time::Duration;
+
+use veche_calls::SecretUrl;
+use veche_frontends::hooks::Kind;
+use veche_hub::{Publishing, Subscribing};
+
+use super::bad::says_after_listen;
+use super::{LISTEN, good};
+use crate::types::Handler;
+
+const ROUTE: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n";
+const ROOMS: &str = "[[namespace]]\nname = \"room\"\nsubscribe = \"hook\"\npublish = \"hook\"\n";
+
+#[test]
+fn a_back_end_decides_on_what_it_has_urls_for() {
+    let hooks = "[hooks]\nsubscribe = \"http://127.0.0.1:9/s\"\npublish = \"http://[::1]/p\"\n\
+                 rpc = \"http://localhost/r\"\nsecrets = [\"shh\"]\nclient_headers = [\"X-Token\"]\n";
+    let config = good(&format!("{LISTEN}{ROUTE}{ROOMS}{hooks}"));
+    assert_eq!(config.warnings, []);
+    let access = config.namespaces[0].access;
+    assert_eq!(
+        (access.subscribe, access.publish),
+        (Subscribing::Hook, Publishing::Hook)
+    );
+    let hooks = config.hooks.expect("there are some");
+    let kinds = Kind::OF_BACK_ENDS.into_iter();
+    let urls: Vec<Option<&str>> = kinds
+        .map(|kind| hooks.url(kind).map(SecretUrl::expose))
+        .collect();
+    let expected = [
+        None,
+        None,
+        Some("http://127.0.0.1:9/s"),
+        None,
+        Some("http://[::1]/p"),
+        Some("http://localhost/r"),
+    ];
+    assert_eq!(urls, expected);
+    assert_eq!(hooks.headers, ["cookie", "authorization"]);
+    assert_eq!(hooks.client_headers, ["x-token"]);
+    assert_eq!(
+        (hooks.timeout, hooks.pause),
+        (Duration::from_secs(1), Duration::from_secs(10))
+    );
+    assert_eq!(
+        (hooks.concurrency, hooks.waiting, hooks.failures),
+        (32, 4096, 5)
+    );
+    // Never shown.
+    assert!(!format!("{hooks:?}").contains("shh"));
+    assert_eq!(good(LISTEN).hooks, None);
+}
+
+#[test]
+fn mistakes_in_hooks_are_told() {
+    says_after_listen(
+        ROOMS,
+        &[
+            "5:13: subscribe: \"hook\" needs somebody to ask: subscribe = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\"",
+            "6:11: publish: \"hook\" needs somebody to ask: publish = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\"",
+        ],
+    );
+    says_after_listen(
+        "[hooks]\nrpc = \"127.0.0.1:3000\"\ntimeout = \"1m\"\nheaders = [\"host\"]\nsubscrib = \"x\"\n",
+        &[
+            "4:7: rpc: \"127.0.0.1:3000\" is no URL: relative URL without a base",
+            "5:11: timeout: expected a duration from \"1ms\" to \"20s\", found \"1m\"",
+            "6:12: headers: this header is never passed on, found \"host\"",
+            "7:1: unknown directive \"subscrib\" in [hooks]; did you mean \"subscribe\"?",
+        ],
+    );
+    says_after_listen(
+        "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n[route.hooks]\nconect = \"off\"\nrpc = \"no\"\n",
+        &[
+            "7:1: hooks: there are connect, refresh, subscribe, sub_refresh, publish, rpc, found \"conect\"; did you mean \"connect\"?",
+            "8:1: hooks: rpc: \"no\" is no URL: relative URL without a base",
+        ],
+    );
+}
+
+#[test]
+fn what_comes_to_nothing_is_warned_of() {
+    let url = "\"http://127.0.0.1/\"";
+    for (text, ends) in [
+        (
+            "[hooks]\nwaiting = 1000\n".to_owned(),
+            "waiting: without a URL nobody is asked anything",
+        ),
+        (
+            format!("[hooks]\nrpc = {url}\n"),
+            "rpc: no route has handler = \"centrifuge\", so there is nothing to ask",
+        ),
+        (
+            format!("{ROUTE}[hooks]\npublish = {url}\n"),
+            "publish: no [[namespace]] has publish = \"hook\", so there is nothing to ask",
+        ),
+        (
+            format!("{ROUTE}[hooks]\nsub_refresh = {url}\n"),
+            "sub_refresh: without subscribe no subscription is the back end's",
+        ),
+        (
+            format!("{ROUTE}[hooks]\nconnect = \"https://example.org/\"\n"),
+            "connect: without secrets anybody may say that he is this server",
+        ),
+    ] {
+        let config = good(&format!("{LISTEN}{text}"));
+        let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].ends_with(ends), "{warnings:?}");
+    }
+}
+
+#[test]
+fn an_app_decides_on_a_route_that_leads_to_it() {
+    let app = "[[app]]\nname = \"chat\"\nscript = \"api.lua\"\n";
+    for route in [
+        "app = \"chat\"\n",
+        "script = \"api.lua\"\nmemory = \"2MiB\"\n",
+    ] {
+        let hooks = "[hooks]\nclient_headers = [\"X-Token\"]\n";
+        let config = good(&format!("{LISTEN}{ROUTE}{route}{app}{ROOMS}{hooks}"));
+        let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+        assert!(
+            warnings
+                .iter()
+                .all(|why| why.contains("no route leads to it")),
+            "{warnings:?}"
+        );
+        let Handler::Centrifuge { app: Some(app), .. } = &config.routes[0].handler else {
+            panic!("{:?}", config.routes);
+        };
+        assert_eq!(*app, usize::from(route.starts_with("script")));
+        let hooks = config.hooks.expect("what it gets to see");
+        assert_eq!(hooks.headers, ["cookie", "authorization"]);
+        assert_eq!(hooks.client_headers, ["x-token"]);
+        assert!(Kind::ALL.into_iter().all(|kind| hooks.url(kind).is_none()));
+    }
+    let handler = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n";
+    says_after_listen(
+        &format!("{handler}app = \"caht\"\n{app}"),
+        &["6:7: app: no [[app]] has the name \"caht\"; did you mean \"chat\"?"],
+    );
+    says_after_listen(
+        &format!("{handler}memory = \"2MiB\"\n"),
+        &["6:1: memory: without \"script\" there is nothing that it is about"],
+    );
+    let config = good(&format!(
+        "{LISTEN}{ROUTE}script = \"api.lua\"\n[hooks]\nwaiting = 1000\n"
+    ));
+    let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].ends_with("waiting: without a URL nobody is asked anything"));
+}

@@ -1,0 +1,236 @@
+//! `[[namespace]]`, and routes that tell positions.
+
+use std::time::Duration;
+
+use veche_hub::{Access, Differences, Recovery, Subscribing};
+
+use super::bad::says_after_listen;
+use super::{LISTEN, good};
+use crate::types::{Handler, History, Namespace};
+
+#[test]
+fn namespaces_remember_as_they_say() {
+    let config = good(&format!(
+        r##"{LISTEN}
+[[namespace]]
+name = "chat"
+presence = true
+leave_delay = "9s"
+history_size = 100
+delta = "fossil"
+[[namespace]]
+name = ""
+wildcard = true
+slow_consumer = "miss"
+tags_filter = true
+[[namespace]]
+name = "#"
+history_size = 3
+history_bytes = "64MiB"
+history_ttl = "2d"
+recovery = "latest"
+delta = "fossil"
+delta_publish = true
+[limits]
+history_bytes = "1GiB"
+"##
+    ));
+    assert_eq!(config.warnings, []);
+    let hour = Duration::from_secs(3600);
+    let namespace = |name: &str, history| Namespace {
+        name: name.to_owned(),
+        history,
+        history_bytes: (name == "#").then_some(64 << 20),
+        presence: name == "chat",
+        join_leave: false,
+        force_push_join_leave: false,
+        told: veche_hub::Told::Nothing,
+        leave_delay: Duration::from_secs(if name == "chat" { 9 } else { 5 }),
+        differences: match name {
+            "chat" => Differences::Asked,
+            "#" => Differences::Always,
+            _ => Differences::Off,
+        },
+        tags_filter: name.is_empty(),
+        access: Access::default(),
+        slow_miss: name.is_empty(),
+    };
+    let chat = History {
+        size: 100,
+        ttl: hour,
+        position_ttl: 24 * hour,
+        recovery: Recovery::Missed,
+    };
+    let users = History {
+        size: 3,
+        ttl: 48 * hour,
+        // At least as long as publications.
+        position_ttl: 48 * hour,
+        recovery: Recovery::Latest,
+    };
+    let expected = [
+        namespace("chat", Some(chat)),
+        namespace("", None),
+        namespace("#", Some(users)),
+    ];
+    assert_eq!(config.namespaces, expected);
+    assert_eq!(config.wildcards, [""]);
+    assert_eq!(config.limits.history_bytes, 1 << 30);
+}
+
+#[test]
+fn mistakes_in_namespaces_are_told() {
+    says_after_listen(
+        r##"[[namespace]]
+history_size = 7
+[[namespace]]
+name = "chat:1"
+[[namespace]]
+name = "a"
+history_size = 0
+history_sise = 7
+[[namespace]]
+name = "a"
+recovery = "all"
+[[route]]
+path = "/"
+handler = "push"
+positions = true
+outbox_full = "latest"
+[[route]]
+path = "/echo"
+handler = "echo"
+positions = true
+"##,
+        &[
+            "3:1: [[namespace]] without \"name\", which it has to have",
+            "6:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"chat:1\"",
+            "10:1: unknown directive \"history_sise\" in [[namespace]]; did you mean \"history_size\"?",
+            "12:8: name: another [[namespace]] is called \"a\" already",
+            "13:12: recovery: expected \"missed\" or \"latest\", found \"all\"",
+            "18:15: outbox_full: clients with positions are promised that nothing is missing; it has to be \"disconnect\"",
+            "22:1: positions: it means nothing to handler \"echo\", only to \"push\", \"lua\"",
+        ],
+    );
+}
+
+#[test]
+fn names_may_be_patterns() {
+    let config = good(&format!(
+        "{LISTEN}[[namespace]]\nname = \"/users/:user\"\nsubscribe = \"client\"\n[[namespace]]\nname = \"/users/all\"\n"
+    ));
+    assert_eq!(config.warnings, []);
+    let namespaces = crate::namespaces(&config);
+    assert_eq!(namespaces.parameter("/users/ann", "user"), Some("ann"));
+    assert_eq!(
+        namespaces.of("/users/ann").access.subscribe,
+        Subscribing::Client
+    );
+    assert_eq!(
+        namespaces.of("/users/all").access.subscribe,
+        Subscribing::Nobody
+    );
+    says_after_listen(
+        r##"[[namespace]]
+name = "/users/:user"
+[[namespace]]
+name = "/users/:name"
+wildcard = true
+[[namespace]]
+name = "/users/"
+[[namespace]]
+name = "#"
+wildcard = true
+history_size = 7
+slow_consumer = "miss"
+"##,
+        &[
+            "6:8: name: another [[namespace]] is called \"/users/:user\" already",
+            "7:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together",
+            "9:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"/users/\"",
+            "12:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together",
+            "14:17: slow_consumer: with history_size clients are promised that nothing is missing",
+        ],
+    );
+}
+
+#[test]
+fn a_reload_leaves_what_is_heard_together_as_it_is() {
+    let with = |namespaces: &str| good(&format!("{LISTEN}{namespaces}"));
+    let plain = with("[[namespace]]\nname = \"news\"\n");
+    let heard = with("[[namespace]]\nname = \"news\"\nwildcard = true\n");
+    let none = with("");
+    for (old, new) in [
+        (&plain, &heard),
+        (&heard, &plain),
+        (&none, &heard),
+        (&heard, &none),
+    ] {
+        let changes = old.effective.changes(&new.effective);
+        assert_eq!(changes.restart, ["namespace[1].wildcard"]);
+        assert_eq!(new.clone().on_top_of(old).wildcards, old.wildcards);
+    }
+}
+
+#[test]
+fn what_means_nothing_without_a_history_is_warned_of() {
+    let config = good(&format!(
+        "{LISTEN}[[namespace]]\nname = \"a\"\nhistory_size = \"off\"\nhistory_bytes = \"1MiB\"\nhistory_ttl = \"1h\"\ndelta_publish = true\n"
+    ));
+    let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    let endings = [
+        "history_bytes: without history_size nothing is kept",
+        "history_ttl: without history_size nothing is kept",
+        "delta_publish: without delta nobody is told differences",
+    ];
+    assert_eq!(warnings.len(), endings.len(), "{warnings:?}");
+    for (warning, ending) in warnings.iter().zip(endings) {
+        assert!(warning.ends_with(ending), "{warnings:?}");
+    }
+    assert_eq!(config.namespaces[0].history, None);
+    assert_eq!(config.namespaces[0].history_bytes, None);
+}
+
+#[test]
+fn budgets_of_namespaces_are_parts_of_the_one_for_all() {
+    let two = |second: &str| {
+        format!(
+            "{LISTEN}[limits]\nhistory_bytes = \"9MiB\"\n[[namespace]]\nname = \"a\"\nhistory_size = 1\nhistory_bytes = \"4MiB\"\n[[namespace]]\nname = \"b\"\nhistory_size = 1\n{second}"
+        )
+    };
+    assert_eq!(good(&two("history_bytes = \"5MiB\"\n")).warnings, []);
+    assert_eq!(good(&two("")).warnings, []);
+    let all = "history_bytes = \"5MiB\"\n[[namespace]]\nname = \"c\"\nhistory_size = 1\n";
+    let warnings = good(&two(all)).warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].to_string().ends_with(
+        "history_size: other namespaces have all of history_bytes in [limits] for themselves, so these channels keep nothing"
+    ));
+    says_after_listen(
+        r##"[limits]
+history_bytes = "9MiB"
+[[namespace]]
+name = "a"
+history_size = 1
+history_bytes = "4MiB"
+[[namespace]]
+name = "b"
+history_size = 1
+history_bytes = "6MiB"
+"##,
+        &[
+            "12:17: history_bytes: with it the namespaces have 10485760 bytes for themselves, and history_bytes in [limits] is 9437184 for all channels",
+        ],
+    );
+}
+
+#[test]
+fn routes_may_tell_positions() {
+    let config = good(&format!(
+        "{LISTEN}[[route]]\npath = \"/\"\nhandler = \"push\"\npositions = true\nchannels = [\"*\"]\n"
+    ));
+    let Handler::Push { websocket, .. } = &config.routes[0].handler else {
+        panic!("{:?}", config.routes[0].handler);
+    };
+    assert!(websocket.has_positions);
+}

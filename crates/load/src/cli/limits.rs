@@ -1,0 +1,100 @@
+//! What a run needs of this machine, looked at before it begins: descriptors and memory.
+
+use crate::memory::{self, Weight};
+use crate::plan::Plan;
+
+use veche_net::descriptors;
+use veche_terminal::exit::{Exit, Failure};
+
+/// Descriptors that a process has use for beside its connections.
+const DESCRIPTORS_BESIDE: u64 = 64;
+
+/// Takes all descriptors that we may have, and says so if they, or the memory, can't be enough for these plans at the
+/// same time.
+pub(super) fn check(plans: &[&Plan]) -> Result<(), Failure> {
+    let raised = descriptors::raise()
+        .map_err(|error| Failure::new(Exit::Failed, format!("descriptors: {error}")))?;
+    if let Some(maximum) = raised.to {
+        descriptors_for(plans, maximum).map_err(|words| Failure::new(Exit::Usage, words))?;
+    }
+    let weights: Vec<Weight> = plans.iter().map(|plan| Weight::of(plan)).collect();
+    memory::check(&weights).map_err(|words| Failure::new(Exit::Usage, words))
+}
+
+/// Says which processes would need more than `maximum` descriptors. Plans of one process share ours.
+fn descriptors_for(plans: &[&Plan], maximum: u64) -> Result<(), String> {
+    let room = maximum.saturating_sub(DESCRIPTORS_BESIDE).max(1);
+    for plan in plans {
+        let clients = u64::from(plan.clients());
+        if clients.div_ceil(plan.processes.max(1).into()) > room {
+            return Err(format!(
+                "{clients} connections in {} process{}: a process may have {maximum} descriptors; use --processes {}",
+                plan.processes,
+                if plan.processes == 1 { "" } else { "es" },
+                clients.div_ceil(room)
+            ));
+        }
+    }
+    let ours = plans.iter().filter(|plan| plan.processes <= 1);
+    let ours: u64 = ours.map(|plan| u64::from(plan.clients())).sum();
+    if ours > room {
+        return Err(format!(
+            "{ours} connections of phases that run together in one process: a process may have {maximum} descriptors; \
+             give a phase --processes 2 or more"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::loads::LoadPlan;
+    use crate::loads::storm::StormPlan;
+    use crate::payload::PayloadPlan;
+    use crate::plan::Endpoint;
+    use crate::target::Target;
+
+    use super::*;
+
+    fn plan(clients: u32, processes: u32) -> Plan {
+        let target = Target::parse("ws://127.0.0.1:1/").expect("a URL");
+        Plan {
+            endpoints: vec![Endpoint::new(target, clients)],
+            load: LoadPlan::Storm(StormPlan {
+                payload: PayloadPlan::default(),
+            }),
+            duration_ns: None,
+            warmup_ns: 0,
+            timeout_ns: 1,
+            opening_max: 1,
+            connect_rate: None,
+            sources: Vec::new(),
+            seed: 0,
+            threads: 1,
+            processes,
+        }
+    }
+
+    #[test]
+    fn plans_at_the_same_time_share_a_process() {
+        let check = |plans: &[(u32, u32)]| {
+            let plans: Vec<Plan> = plans.iter().map(|one| plan(one.0, one.1)).collect();
+            descriptors_for(&plans.iter().collect::<Vec<_>>(), 1064)
+        };
+        assert_eq!(check(&[(1000, 1)]), Ok(()));
+        assert!(
+            check(&[(1001, 1)])
+                .unwrap_err()
+                .ends_with("use --processes 2")
+        );
+        // Each for itself would fit.
+        let words = check(&[(600, 1), (401, 1)]).unwrap_err();
+        assert!(
+            words.starts_with("1001 connections of phases that run together"),
+            "{words}"
+        );
+        assert_eq!(check(&[(600, 1), (400, 1)]), Ok(()));
+        assert_eq!(check(&[(600, 1), (2000, 2)]), Ok(()));
+        assert!(check(&[(600, 1), (2001, 2)]).is_err());
+    }
+}

@@ -1,0 +1,450 @@
+//! The flags of `veche bench`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::heartbeat::Heartbeat;
+use crate::pace::Arrivals;
+use clap::Args;
+
+use veche_terminal::duration;
+
+/// What all questions have in common.
+#[derive(Args, Debug)]
+pub(super) struct Common {
+    /// Connections
+    #[arg(short = 'c', visible_short_alias = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) connections: u32,
+    /// How long a handshake, and each answer, may take
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub(super) timeout: Duration,
+    /// Threads of each process
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(super) threads: u32,
+    /// Processes, for more connections than one may have descriptors
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) processes: u32,
+    /// Connections being opened at a time; by default 256, or with --connect-rate as many as are due
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) opening: Option<u32>,
+    /// Connections begun a second, whether they open or not; a handshake then counts from when it was due. By default
+    /// as fast as they open
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(super) connect_rate: Option<f64>,
+    /// A local address to connect from, each with ports of its own; may be given several times
+    #[arg(long, value_name = "IP")]
+    pub(super) source: Vec<IpAddr>,
+    /// A further header line; {i} is the number of the connection, from 0
+    #[arg(short = 'H', long, value_name = "NAME: VALUE")]
+    pub(super) header: Vec<String>,
+    /// A cookie, as "name=value"; {i} is the number of the connection
+    #[arg(long, value_name = "COOKIE")]
+    pub(super) cookie: Vec<String>,
+    /// A subprotocol to offer
+    #[arg(long, value_name = "NAME")]
+    pub(super) subprotocol: Vec<String>,
+    /// A WebSocket message that is answered at once, as "PING => PONG": heartbeats of an application, which count
+    /// nowhere else. One * on both sides stands for the same text
+    #[arg(long, value_name = "MESSAGE => ANSWER", value_parser = heartbeat)]
+    pub(super) answer: Vec<Heartbeat>,
+    /// Offer compression
+    #[arg(long)]
+    pub(super) deflate: bool,
+    /// Take any certificate
+    #[arg(long, conflicts_with = "ca")]
+    pub(super) insecure: bool,
+    /// Certificates to trust instead of the system's, as PEM
+    #[arg(long, value_name = "FILE")]
+    pub(super) ca: Option<PathBuf>,
+    /// Keep the connections open for so long when the measurement is over
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) hold: Option<Duration>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// The forms of the report and where they are written.
+#[derive(Args, Debug)]
+pub(super) struct Output {
+    /// The server's process: adds its CPU time and memory, and its children's
+    #[arg(long, value_name = "PID")]
+    pub(super) pid: Option<u32>,
+    /// A name for this run, for comparisons
+    #[arg(long, value_name = "NAME")]
+    pub(super) label: Option<String>,
+    /// Print the report as one JSON object and nothing else
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Write the report as a page
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    /// Write the latencies as percentiles in the text format of HdrHistogram (.hgrm), in milliseconds
+    #[arg(long, value_name = "FILE")]
+    pub(super) hgrm: Option<PathBuf>,
+    /// Write the timeline as CSV, a line for each second
+    #[arg(long, value_name = "FILE")]
+    pub(super) csv: Option<PathBuf>,
+}
+
+/// How long it goes on, for questions that do not end by themselves.
+#[derive(Args, Debug)]
+pub(super) struct Span {
+    /// How long to measure
+    #[arg(short, visible_short_alias = 'z', long, value_name = "DURATION", default_value = "10s", value_parser = measurable)]
+    pub(super) duration: Duration,
+    /// How long to run before it is measured
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    pub(super) warmup: Duration,
+}
+
+/// What a message holds.
+#[derive(Args, Debug)]
+pub(super) struct PayloadArgs {
+    /// Bytes of a message
+    #[arg(short, long, value_name = "SIZE", default_value = "20", value_parser = size, conflicts_with_all = ["message", "file"])]
+    pub(super) size: usize,
+    /// Send this text instead
+    #[arg(short, long, value_name = "TEXT")]
+    pub(super) message: Option<String>,
+    /// Send this file's content instead
+    #[arg(long, value_name = "FILE", conflicts_with = "message")]
+    pub(super) file: Option<PathBuf>,
+    /// As binary messages
+    #[arg(long)]
+    pub(super) binary: bool,
+}
+
+/// Flags of `bench storm`.
+#[derive(Args, Debug)]
+pub(super) struct StormArgs {
+    /// Where to: ws:// or wss://; {i} is the number of the connection, from 0. Connections are divided among several
+    #[arg(required = true, value_name = "URL")]
+    pub(super) urls: Vec<String>,
+    #[command(flatten)]
+    pub(super) payload: PayloadArgs,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// Flags of `bench echo`.
+#[derive(Args, Debug)]
+pub(super) struct EchoArgs {
+    /// Where to: ws:// or wss://; {i} is the number of the connection, from 0. Connections are divided among several
+    #[arg(required = true, value_name = "URL")]
+    pub(super) urls: Vec<String>,
+    #[command(flatten)]
+    pub(super) payload: PayloadArgs,
+    /// Messages in flight on each connection
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) inflight: u32,
+    /// Messages a second in all, whether answers come or not; latency then counts from the intended time. N..M: from N
+    /// to M over the measured time
+    #[arg(short, long, value_name = "N|N..M", value_parser = rate, conflicts_with = "inflight")]
+    pub(super) rate: Option<Rate>,
+    /// How messages at a --rate are spaced: evenly, or randomly like those of users that know nothing of each other
+    #[arg(long, value_enum, default_value_t = Spacing::Even)]
+    pub(super) arrivals: Spacing,
+    /// Search for the highest rate that holds a promise such as "latency.p99 <= 5ms", without errors; --rate is the first
+    /// that is tried, each for --duration. The figures are those of a scenario; may be given several times
+    #[arg(long, value_name = "PROMISE", requires = "rate")]
+    pub(super) find_rate: Vec<String>,
+    /// Pause between an answer and the next message on a connection, where there is no --rate; MIN..MAX: a random one
+    #[arg(long, value_name = "DURATION|MIN..MAX", value_parser = pause, conflicts_with = "rate")]
+    pub(super) think: Option<Pause>,
+    /// Close so many connections a second, each when its answers have come, and open them again
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(super) churn: Option<f64>,
+    #[command(flatten)]
+    pub(super) span: Span,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// Flags of `bench http`.
+#[derive(Args, Debug)]
+pub(super) struct HttpArgs {
+    /// Where to: http:// or https://; {i} is the number of the connection, from 0
+    pub(super) url: String,
+    /// The method
+    #[arg(short = 'X', long, value_name = "METHOD", default_value = "GET")]
+    pub(super) method: String,
+    /// The body of each request; {i} is the number of the connection
+    #[arg(long, value_name = "TEXT", conflicts_with = "body_file")]
+    pub(super) body: Option<String>,
+    /// A file with the body of each request; {i} is the number of the connection
+    #[arg(long, value_name = "FILE")]
+    pub(super) body_file: Option<PathBuf>,
+    /// A file with a request in each line, sent in turn: ["GET", "/path?query", null], or with a body in place of null.
+    /// The URL says the server alone. Answers below 500 count as good
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file", "expect", "expect_file"])]
+    pub(super) requests: Option<PathBuf>,
+    /// Requests in flight on each connection: pipelining, if more than 1. With --rate the most that there may be, where
+    /// no connection is idle
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) inflight: u32,
+    /// Requests a second in all, whether responses come or not; latency then counts from the intended time. N..M: from
+    /// N to M over the measured time
+    #[arg(short, long, value_name = "N|N..M", value_parser = rate)]
+    pub(super) rate: Option<Rate>,
+    /// How requests at a --rate are spaced: evenly, or randomly like those of users that know nothing of each other
+    #[arg(long, value_enum, default_value_t = Spacing::Even)]
+    pub(super) arrivals: Spacing,
+    /// Search for the highest rate that holds a promise such as "latency.p99 <= 5ms", without errors; --rate is the first
+    /// that is tried, each for --duration. The figures are those of a scenario; may be given several times
+    #[arg(long, value_name = "PROMISE", requires = "rate")]
+    pub(super) find_rate: Vec<String>,
+    /// Pause between a response and the next request on a connection, where there is no --rate; MIN..MAX: a random one
+    #[arg(long, value_name = "DURATION|MIN..MAX", value_parser = pause, conflicts_with = "rate")]
+    pub(super) think: Option<Pause>,
+    /// Speak HTTP/1.0 with keep-alive
+    #[arg(long)]
+    pub(super) http10: bool,
+    /// The body that each response must have
+    #[arg(long, value_name = "TEXT", conflicts_with = "expect_file")]
+    pub(super) expect: Option<String>,
+    /// A file with the body that each response must have
+    #[arg(long, value_name = "FILE")]
+    pub(super) expect_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) span: Span,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// Where publications come from, and how many.
+#[derive(Args, Debug)]
+pub(super) struct PublishArgs {
+    /// Where publishers publish: tcp:// (lines), http:// or https:// (POST), ws:// or wss:// (a client's messages)
+    #[arg(short, long, value_name = "URL")]
+    pub(super) publish: String,
+    /// Publishers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) publishers: u32,
+    /// Publications a second in all; N..M: from N to M over the measured time
+    #[arg(short, long, value_name = "N|N..M", default_value = "100", value_parser = rate)]
+    pub(super) rate: Rate,
+    /// How publications are spaced: evenly, or randomly like those of users that know nothing of each other
+    #[arg(long, value_enum, default_value_t = Spacing::Even)]
+    pub(super) arrivals: Spacing,
+    /// Search for the highest rate that holds a promise such as "latency.p99 <= 5ms", without errors; --rate is the first
+    /// that is tried, each for --duration. The figures are those of a scenario; may be given several times
+    #[arg(long, value_name = "PROMISE")]
+    pub(super) find_rate: Vec<String>,
+    /// Bytes of a message; it names its publisher and number, so at least 48
+    #[arg(short, long, value_name = "SIZE", default_value = "64", value_parser = size)]
+    pub(super) size: usize,
+    /// What a receiver sends when it is open, to subscribe; {i} is its number
+    #[arg(long, value_name = "TEXT")]
+    pub(super) hello: Option<String>,
+    /// A header line of publishers, instead of those of --header
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub(super) publish_header: Vec<String>,
+    /// Cut off so many receivers a second; each comes back after 50 to 100 ms, later where that fails, and the
+    /// ledger has to add up all the same
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(super) chaos: Option<f64>,
+    /// Receivers come back with the position of the last message they have got (?since=…, for routes of Veche with
+    /// "positions"), so what they missed is not excused but expected, once and in order. A publication counts when it is
+    /// answered, and connections that the server loses are opened again and no errors
+    #[arg(long)]
+    pub(super) recover: bool,
+}
+
+/// Flags of `bench broadcast`.
+#[derive(Args, Debug)]
+pub(super) struct BroadcastArgs {
+    /// Where receivers connect: ws:// or wss://; {i} is the number of the connection, from 0
+    pub(super) url: String,
+    #[command(flatten)]
+    pub(super) publish: PublishArgs,
+    /// What a publisher sends; {data} is the message
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = r#"{"channel":"bench","message":"{data}"}"#
+    )]
+    pub(super) body: String,
+    #[command(flatten)]
+    pub(super) span: Span,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// Flags of `bench push`.
+#[derive(Args, Debug)]
+pub(super) struct PushArgs {
+    /// Where receivers connect: ws:// or wss://, with a user of their own, such as ws://host/ws?user=bench{i}
+    pub(super) url: String,
+    #[command(flatten)]
+    pub(super) publish: PublishArgs,
+    /// What a back end sends; {data} is the message, {i} the number of the receiver
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = r#"{"user":"bench{i}","message":"{data}"}"#
+    )]
+    pub(super) body: String,
+    #[command(flatten)]
+    pub(super) span: Span,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// Flags of `bench shootout`. The connections are the most that there may be.
+#[derive(Args, Debug)]
+pub(super) struct ShootoutArgs {
+    /// Where to: ws:// or wss://; the server speaks the protocol of "websocket-shootout"
+    pub(super) url: String,
+    /// Which of its messages are timed
+    #[arg(value_enum, default_value_t = ShootoutKind::Echo)]
+    pub(super) kind: ShootoutKind,
+    /// Clients that each step adds
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) step: u32,
+    /// Round trips in flight, over all clients
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) concurrent: u32,
+    /// Round trips of each step
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) samples: u32,
+    /// The 95th percentile that ends it
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration)]
+    pub(super) limit: Duration,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// What a shootout times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum ShootoutKind {
+    /// An echo to the sender
+    Echo,
+    /// A broadcast to all clients
+    Broadcast,
+}
+
+/// Flags of `bench script`.
+#[derive(Args, Debug)]
+pub(super) struct ScriptArgs {
+    /// A script that says what a user does, in Lua
+    pub(super) script: PathBuf,
+    /// The address of the server, which the script gets as user.url
+    pub(super) url: String,
+    /// Users
+    #[arg(short = 'c', visible_short_alias = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) users: u32,
+    /// Users that begin a second; by default all begin at once
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(super) user_rate: Option<f64>,
+    /// Threads that play them, each in a VM of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(super) threads: u32,
+    /// How long actions may take to end once the time is over
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub(super) timeout: Duration,
+    /// Memory of each VM
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    pub(super) memory: usize,
+    #[command(flatten)]
+    pub(super) span: Span,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// Flags of `bench compare`.
+#[derive(Args, Debug)]
+pub(super) struct CompareArgs {
+    /// Reports as --json has printed them; those of one label, or of one file each, are one side. Give each side
+    /// several runs, taken in turn, to learn what is noise
+    #[arg(required = true, num_args = 2.., value_name = "REPORT")]
+    pub(super) reports: Vec<PathBuf>,
+    /// Print the comparison as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// How the messages of an open loop are spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Spacing {
+    /// Each as long after the one before
+    Even,
+    /// A Poisson process: exponentially distributed gaps
+    Random,
+}
+
+impl From<Spacing> for Arrivals {
+    fn from(spacing: Spacing) -> Self {
+        match spacing {
+            Spacing::Even => Self::Even,
+            Spacing::Random => Self::Random,
+        }
+    }
+}
+
+/// Bounds of a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pause {
+    pub(super) min: Duration,
+    pub(super) max: Duration,
+}
+
+fn pause(text: &str) -> Result<Pause, String> {
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    let (min, max) = (duration(min)?, duration(max)?);
+    if min > max {
+        return Err("expected the shortest pause first".to_owned());
+    }
+    Ok(Pause { min, max })
+}
+
+/// So many a second, the same all the time or from one to another in a straight line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rate {
+    pub(super) from: f64,
+    pub(super) to: Option<f64>,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    let (from, to) = match text.split_once("..") {
+        Some((from, to)) => (from, Some(positive(to)?)),
+        None => (text, None),
+    };
+    Ok(Rate {
+        from: positive(from)?,
+        to,
+    })
+}
+
+fn measurable(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|duration| {
+        if duration < Duration::from_millis(1) {
+            return Err("expected 1 ms or more".to_owned());
+        }
+        Ok(duration)
+    })
+}
+
+fn heartbeat(text: &str) -> Result<Heartbeat, String> {
+    let (received, answer) = text
+        .split_once("=>")
+        .ok_or("expected a message and its answer, such as \"2 => 3\"")?;
+    Ok(Heartbeat::new(received.trim(), answer.trim())?)
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    text.replace('_', "")
+        .parse()
+        .ok()
+        .filter(|number: &f64| (0.001..=1e9).contains(number))
+        .ok_or_else(|| "expected a number from 0.001 to 1,000,000,000".to_owned())
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    veche_terminal::parse_size(text)
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .ok_or_else(|| "expected a size such as \"20\" or \"8KiB\"".to_owned())
+}

@@ -1,0 +1,394 @@
+//! `veche bench scenario`: phases of the other questions in one run, and promises that the server is held to.
+//!
+//! [`file`] reads what is asked for, [`elsewhere`] takes it to another server, the phases run one after the other or
+//! together, [`whole`] adds their reports up, [`promise`] judges them, [`text`] says it.
+
+mod elsewhere;
+mod figures;
+mod file;
+mod promise;
+mod text;
+mod whole;
+mod words;
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::thread;
+
+use crate::Progress;
+use crate::report::model::{Check, Ledger, Report, ServerUse};
+use crate::run::is_running;
+use clap::Args;
+
+use super::screen::{self, Line};
+use super::{
+    interrupts, measure, print_json, somebody_was_there, was_whole, write_page, write_timeline,
+};
+use elsewhere::{Elsewhere, Place};
+pub(super) use figures::show_time;
+use file::{Phase, Scenario};
+pub(super) use promise::Promise;
+use veche_terminal::exit::{self, Exit, Failure};
+
+/// Flags of `bench scenario`.
+#[derive(Args, Debug)]
+pub(super) struct ScenarioArgs {
+    /// The file with the phases and the promises; see docs/guide/scenarios.md
+    file: PathBuf,
+    /// Take this scheme, host and port for each "url" of the file, such as wss://staging.example.org; paths stay
+    #[arg(long, value_name = "URL")]
+    url: Option<Place>,
+    /// The same for each "publish"; twice, if some are tcp:// and others not
+    #[arg(long, value_name = "URL")]
+    publish: Vec<Place>,
+    /// The server's process: adds its CPU time and memory, and its children's
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// A name for this run, for comparisons
+    #[arg(long, value_name = "NAME")]
+    label: Option<String>,
+    /// Print every figure of each phase, not a line
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+    /// Print the report as one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Write the report as a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the timelines of the phases as CSV, a line for each second
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// Runs the scenario of a file.
+pub(super) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
+    let elsewhere = Elsewhere {
+        url: args.url.clone(),
+        publish: args.publish.clone(),
+    };
+    let scenario = file::read(&args.file, &elsewhere)
+        .map_err(|report| Failure::problems(Exit::Usage, &report))?;
+    if let Some(pid) = args.pid.filter(|pid| !is_running(*pid)) {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("--pid {pid}: no such process"),
+        ));
+    }
+    let interrupts = interrupts()?;
+    let phases = run_phases(&scenario, args, &interrupts)?;
+    let mut report = whole::whole(phases, args.label.clone());
+    report.interrupted |= interrupts.load(SeqCst) > 0;
+    report.stopped |= !report.interrupted && report.phases.len() < scenario.phases.len();
+    judge(&scenario, &mut report);
+    deliver(&report, args)?;
+    was_whole(&report)?;
+    somebody_was_there(&report)?;
+    verdict(&report)
+}
+
+/// Runs all phases; fewer if there is an interrupt. Together with each report, how many run at the same time.
+fn run_phases(
+    scenario: &Scenario,
+    args: &ScenarioArgs,
+    interrupts: &AtomicUsize,
+) -> Result<Vec<(Report, bool)>, Failure> {
+    let mut reports = Vec::new();
+    let mut rss_before = None;
+    let mut is_broken = false;
+    for group in scenario.phases.chunk_by(|_, next| next.together) {
+        if interrupts.load(SeqCst) > 0 || (scenario.stop_on_broken && is_broken) {
+            break;
+        }
+        let pid = args.pid.filter(|pid| is_running(*pid));
+        let mut line = Line::new(args.json, planned_ns(group)).of_phase(names(group));
+        let results = run_together(scenario, group, pid, interrupts, &mut line);
+        line.clear();
+        for (index, report) in results.into_iter().enumerate() {
+            let mut report = report?;
+            if pid.is_none() {
+                report.server_ended = args.pid;
+            }
+            if group.len() > 1 {
+                // Who used what can't be told apart.
+                report.server = None;
+                report.generator.bytes_per_connection = None;
+            }
+            if let Some(server) = &mut report.server {
+                let before = *rss_before.get_or_insert(server.rss_before_bytes);
+                count_from(before, server, report.connections.opened);
+            }
+            let phase = &group[index];
+            report.checks = judge_phase(
+                &report,
+                &phase.promises,
+                &scenario.promises,
+                phase.allow_bottleneck,
+            );
+            is_broken |= report.checks.iter().any(|check| !check.passed);
+            reports.push((report, index > 0));
+        }
+    }
+    Ok(reports)
+}
+
+/// Counts the server's memory from what it had before the first phase. From the phase before, whose memory a server
+/// does not give back at once, every connection would seem to cost nothing.
+fn count_from(rss_before_bytes: u64, server: &mut ServerUse, opened: u64) {
+    server.rss_before_bytes = rss_before_bytes;
+    if server.bytes_per_connection.is_some() && opened > 0 {
+        let grown = server.rss_open_bytes.saturating_sub(rss_before_bytes);
+        server.bytes_per_connection = Some(grown as f64 / opened as f64);
+    }
+}
+
+fn run_together(
+    scenario: &Scenario,
+    group: &[Phase],
+    pid: Option<u32>,
+    interrupts: &AtomicUsize,
+    line: &mut Line,
+) -> Vec<Result<Report, Failure>> {
+    let (first, others) = group.split_first().expect("no group is empty");
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let others: Vec<_> = others
+            .iter()
+            .map(|phase| scope.spawn(move || run_one(scenario, phase, pid, interrupts, stop, None)))
+            .collect();
+        let first = run_one(scenario, first, pid, interrupts, stop, Some(line));
+        let others = others.into_iter().map(|thread| {
+            let panicked = |_| Err(Failure::new(Exit::Failed, "the tester has panicked"));
+            thread.join().unwrap_or_else(panicked)
+        });
+        [first].into_iter().chain(others).collect()
+    })
+}
+
+/// How long they take, with warm-up, if that is known.
+fn planned_ns(group: &[Phase]) -> Option<u64> {
+    let planned = |phase: &Phase| Some(phase.plan.duration_ns? + phase.plan.warmup_ns);
+    let all: Option<Vec<u64>> = group.iter().map(planned).collect();
+    all?.into_iter().max()
+}
+
+fn names(group: &[Phase]) -> String {
+    let names: Vec<&str> = group.iter().map(|phase| phase.name.as_str()).collect();
+    names.join(" + ")
+}
+
+fn run_one(
+    scenario: &Scenario,
+    phase: &Phase,
+    pid: Option<u32>,
+    interrupts: &AtomicUsize,
+    stop: &AtomicBool,
+    mut line: Option<&mut Line>,
+) -> Result<Report, Failure> {
+    let Some((kind, common, _)) = phase.question.plan() else {
+        return Err(Failure::new(Exit::Usage, "no phase of a scenario"));
+    };
+    let promises = phase.promises.iter().chain(&scenario.promises);
+    let mut about_errors: Vec<Promise> = promises
+        .filter(|promise| promise.is_about_errors())
+        .cloned()
+        .collect();
+    if about_errors.is_empty() {
+        about_errors.push(Promise::no_errors());
+    }
+    let mut progress = |progress: Progress| {
+        let is_lost = (about_errors.iter()).any(|promise| promise.is_lost_with(progress.errors));
+        if scenario.stop_on_broken && is_lost {
+            stop.store(true, SeqCst);
+        }
+        if let Some(line) = &mut line {
+            line.show(&progress);
+        }
+    };
+    let plan = phase.plan.clone();
+    let mut report =
+        measure(kind, common, plan, pid, interrupts, stop, &mut progress).map_err(|failure| {
+            Failure::new(
+                failure.exit,
+                format!("{}: {}", phase.name, failure.message()),
+            )
+        })?;
+    report.settings.label = Some(phase.name.clone());
+    Ok(report)
+}
+
+/// Returns which promises a phase has kept: its own, and what holds where nothing else is said. `whole` are those of the
+/// scenario.
+pub(super) fn judge_phase(
+    report: &Report,
+    promises: &[Promise],
+    whole: &[Promise],
+    allow_bottleneck: bool,
+) -> Vec<Check> {
+    let mut checks: Vec<Check> = promises
+        .iter()
+        .map(|promise| promise.judge(report))
+        .collect();
+    let all = || promises.iter().chain(whole);
+    if !all().any(Promise::is_about_errors) {
+        checks.push(Promise::no_errors().judge(report));
+    }
+    let named: Vec<&str> = all().map(Promise::path).collect();
+    let duplicated = report.messages.duplicated;
+    if duplicated > 0 && !named.contains(&"messages.duplicated") {
+        checks.push(Check {
+            promise: "messages.duplicated == 0".to_owned(),
+            measured: duplicated.to_string(),
+            passed: false,
+        });
+    }
+    if let Some(ledger) = &report.ledger {
+        checks.extend(no_faults(ledger, &named));
+    }
+    if report.generator.bottleneck && !allow_bottleneck {
+        checks.push(Check {
+            promise: "the tester is not the bottleneck".to_owned(),
+            measured: report.generator.reasons.join("; "),
+            passed: false,
+        });
+    }
+    if report.messages.rate_reached == Some(false) && all().any(Promise::depends_on_the_rate) {
+        checks.push(rate_reached(report));
+    }
+    if report.incomplete {
+        checks.push(all_counted(report));
+    }
+    if report.stopped {
+        checks.push(Check {
+            promise: "the phase runs to its end".to_owned(),
+            measured: "stopped, since it had more errors than it may have".to_owned(),
+            passed: false,
+        });
+    }
+    for check in &mut checks {
+        explain(check, report);
+    }
+    checks
+}
+
+/// Writes down which promises of the whole were kept.
+fn judge(scenario: &Scenario, report: &mut Report) {
+    let mut checks: Vec<Check> = scenario
+        .promises
+        .iter()
+        .map(|promise| promise.judge_whole(report))
+        .collect();
+    for phase in &scenario.phases[report.phases.len()..] {
+        checks.extend(
+            phase
+                .promises
+                .iter()
+                .map(|promise| promise.unasked(&phase.name)),
+        );
+    }
+    if report.interrupted {
+        checks.push(Check {
+            promise: "all phases run to their end".to_owned(),
+            measured: format!(
+                "interrupted in phase {} of {}",
+                report.phases.len(),
+                scenario.phases.len()
+            ),
+            passed: false,
+        });
+    }
+    for check in &mut checks {
+        explain(check, report);
+    }
+    report.checks = checks;
+}
+
+/// The broken promise of a phase whose server, or tester, was slower than its rate.
+pub(super) fn rate_reached(report: &Report) -> Check {
+    let rate = report.settings.rate.unwrap_or_default();
+    Check {
+        promise: "the rate asked for is reached".to_owned(),
+        measured: format!(
+            "{:.0} a second came, {rate:.0} a second were asked for",
+            report.messages.per_second
+        ),
+        passed: false,
+    }
+}
+
+/// The promise that a ledger has none of the faults that no promise names; `None` if they are all named.
+fn no_faults(ledger: &Ledger, named: &[&str]) -> Option<Check> {
+    let faults = [
+        ("lost", ledger.lost),
+        ("duplicated", ledger.duplicated),
+        ("reordered", ledger.reordered),
+        ("corrupted", ledger.corrupted),
+    ];
+    let is_named = |name: &str| {
+        let mut paths = named.iter().filter_map(|path| path.strip_prefix("ledger."));
+        paths.any(|path| path == name)
+    };
+    let unnamed: Vec<_> = faults.iter().filter(|(name, _)| !is_named(name)).collect();
+    let names: Vec<&str> = unnamed.iter().map(|(name, _)| *name).collect();
+    let found = unnamed.iter().filter(|(_, count)| *count > 0);
+    let found: Vec<String> = found
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
+    (!names.is_empty()).then(|| Check {
+        promise: format!("ledger: {} == 0", names.join(", ")),
+        passed: found.is_empty(),
+        measured: if found.is_empty() {
+            "0".to_owned()
+        } else {
+            found.join(", ")
+        },
+    })
+}
+
+/// The broken promise of a phase that lost processes of the tester: what they saw, nobody knows.
+fn all_counted(report: &Report) -> Check {
+    let lost = &report.generator.lost;
+    let how: Vec<String> = lost
+        .iter()
+        .map(|one| format!("process {}: {}", one.process, one.how))
+        .collect();
+    Check {
+        promise: "no process of the tester is lost".to_owned(),
+        measured: format!("{} lost ({})", lost.len(), how.join("; ")),
+        passed: false,
+    }
+}
+
+/// Adds the first error in words to a broken promise about errors.
+fn explain(check: &mut Check, report: &Report) {
+    if !check.passed
+        && check.promise.starts_with("errors")
+        && let Some((cause, words)) = report.errors.examples.iter().next()
+    {
+        check.measured += &format!(", such as {cause}: {words}");
+    }
+}
+
+fn deliver(report: &Report, args: &ScenarioArgs) -> Result<(), Failure> {
+    write_page(report, args.html.as_deref())?;
+    write_timeline(report, args.csv.as_deref())?;
+    if args.json {
+        return print_json(report);
+    }
+    if args.full {
+        let text = crate::report::text::text(report, screen::style());
+        exit::print(format_args!("{text}\n"))?;
+    }
+    exit::print(format_args!("{}", text::text(report, &args.file)))
+}
+
+/// What a shell gets back: every promise counts.
+fn verdict(report: &Report) -> Result<(), Failure> {
+    let (broken, all) = whole::broken(report);
+    if broken == 0 {
+        return Ok(());
+    }
+    let words = format!("{broken} of {all} promises were not kept");
+    Err(Failure::new(Exit::Errors, words))
+}

@@ -1,0 +1,110 @@
+//! `veche bench script`: users that a Lua script plays.
+//!
+//! The script runtime is the caller's, which [`StartUsers`] starts and [`EndUsers`] ends. What users do is counted by
+//! [`ScriptRun`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use veche_net::descriptors;
+use veche_terminal::exit::{Exit, Failure};
+
+use super::options::ScriptArgs;
+use super::screen::Line;
+use super::{deliver, interrupts, mask, not_run, plan, started, verdict};
+use crate::report::Report;
+use crate::report::model::Settings;
+use crate::run::{Around, run_script};
+use crate::script::{ScriptPlan, ScriptRun};
+use crate::target::Target;
+
+/// The users of a script, for the runtime that plays them.
+#[derive(Debug)]
+pub struct ScriptUsers {
+    /// The file of the script, as the command line names it
+    pub script: PathBuf,
+    /// Threads that play them, each with a VM
+    pub threads: u32,
+    /// Bytes of memory of each VM
+    pub memory: usize,
+    /// What counts their actions
+    pub run: Arc<ScriptRun>,
+}
+
+/// Starts a runtime that plays users, and returns how to end it.
+pub type StartUsers = dyn Fn(ScriptUsers) -> Result<EndUsers, Failure>;
+
+/// Closes the connections of users and ends their runtime.
+pub type EndUsers = Box<dyn FnOnce()>;
+
+pub(super) fn run(args: &ScriptArgs, start_users: &StartUsers) -> Result<(), Failure> {
+    Target::parse(&args.url).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    descriptors::raise()
+        .map_err(|error| Failure::new(Exit::Failed, format!("descriptors: {error}")))?;
+    let interrupts = interrupts()?;
+    let run = Arc::new(ScriptRun::new(script_plan(args)));
+    let end_users = start_users(ScriptUsers {
+        script: args.script.clone(),
+        threads: args.threads,
+        memory: args.memory,
+        run: Arc::clone(&run),
+    })?;
+    let planned_ns = run.plan().duration_ns + run.plan().warmup_ns;
+    let mut shown = Line::new(args.output.json, Some(planned_ns));
+    let started = started();
+    let report = run_script(
+        &run,
+        Around {
+            pid: args.output.pid,
+            interrupts: &interrupts,
+            stop: &AtomicBool::new(false),
+            member: None,
+            hold_ns: 0,
+            progress: &mut |progress| shown.show(&progress),
+        },
+    );
+    shown.clear();
+    end_users();
+    let mut report = report.map_err(|error| not_run(&error))?;
+    report.started = started;
+    report.settings = settings(args);
+    deliver(&report, &args.output)?;
+    verdict(&report)?;
+    has_acted(&report)
+}
+
+fn script_plan(args: &ScriptArgs) -> ScriptPlan {
+    ScriptPlan {
+        url: args.url.trim_end_matches('/').to_owned(),
+        users: args.users,
+        users_per_second: args.user_rate,
+        threads: args.threads,
+        duration_ns: plan::ns(args.span.duration),
+        warmup_ns: plan::ns(args.span.warmup),
+        grace_ns: plan::ns(args.timeout),
+    }
+}
+
+fn settings(args: &ScriptArgs) -> Settings {
+    Settings {
+        // Without the program's name and "bench".
+        command: mask::mask(std::env::args().skip(2)),
+        label: args.output.label.clone(),
+        connections: u64::from(args.users),
+        duration_s: Some(args.span.duration.as_secs_f64()),
+        warmup_s: args.span.warmup.as_secs_f64(),
+        threads: u64::from(args.threads),
+        processes: 1,
+        ..Settings::default()
+    }
+}
+
+/// Fails if nothing was timed.
+fn has_acted(report: &Report) -> Result<(), Failure> {
+    if report.messages.received == 0 {
+        let words = "no action ended in the measured time: the script times those in bench.action";
+        return Err(Failure::new(Exit::Errors, words));
+    }
+    Ok(())
+}

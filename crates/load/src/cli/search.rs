@@ -1,0 +1,234 @@
+//! `--find-rate`: the highest rate at which a server holds its promises.
+//!
+//! Each step is a run of its own at one rate. The rate doubles until a promise is broken (or halves until all hold), then
+//! the interval between the highest rate that held and the lowest that did not is halved until it is narrow.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::report::model::{Search, SearchStep};
+
+use super::options::Common;
+use super::scenario::{Promise, judge_phase, rate_reached, show_time};
+use super::screen::Line;
+use super::{deliver, measure, was_whole};
+use veche_terminal::exit::{self, Exit, Failure};
+
+/// It ends where the rates that held and did not hold differ by at most this factor.
+const NARROW: f64 = 1.05;
+/// It ends after this number of steps in any case.
+const STEPS_MAX: usize = 20;
+/// It gives up where not even this part of the first rate holds.
+const PART_MIN: f64 = 1.0 / 256.0;
+
+/// Which rate is next.
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    first: f64,
+    /// The highest rate that held.
+    held: Option<f64>,
+    /// The lowest rate that did not.
+    broken: Option<f64>,
+}
+
+impl Interval {
+    fn new(first: f64) -> Self {
+        Self {
+            first,
+            held: None,
+            broken: None,
+        }
+    }
+
+    /// The next rate to try; `None` at the end.
+    fn next(&self) -> Option<f64> {
+        match (self.held, self.broken) {
+            (None, None) => Some(self.first),
+            (Some(held), None) => Some(held * 2.0),
+            (None, Some(broken)) => {
+                let next = broken / 2.0;
+                (next >= self.first * PART_MIN).then_some(next)
+            }
+            (Some(held), Some(broken)) => {
+                (broken > held * NARROW).then_some(f64::midpoint(held, broken))
+            }
+        }
+    }
+
+    fn tell(&mut self, rate: f64, is_held: bool) {
+        if is_held {
+            self.held = Some(rate);
+        } else {
+            self.broken = Some(rate);
+        }
+    }
+}
+
+/// Searches from the rate of `plan` on, prints a line for each step, and reports the run at the highest rate that held.
+pub(super) fn run(
+    kind: &str,
+    common: &Common,
+    plan: &Plan,
+    promises: &[String],
+    interrupts: &AtomicUsize,
+) -> Result<(), Failure> {
+    let promises = promises
+        .iter()
+        .map(|text| read(kind, text))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let rate = plan.load.rate().unwrap_or_default();
+    let mut interval = Interval::new(rate);
+    let mut search = Search::default();
+    let mut best = None;
+    let mut last = None;
+    while let Some(rate) = interval.next().filter(|_| search.steps.len() < STEPS_MAX) {
+        let mut plan = plan.clone();
+        plan.load.set_rate(rate);
+        let planned_ns = plan.duration_ns.map(|ns| ns + plan.warmup_ns);
+        let mut line =
+            Line::new(common.output.json, planned_ns).of_phase(format!("{rate:.0} a second"));
+        let report = measure(
+            kind,
+            common,
+            plan,
+            common.output.pid,
+            interrupts,
+            &AtomicBool::new(false),
+            &mut |progress| line.show(&progress),
+        );
+        line.clear();
+        let report = report?;
+        if report.interrupted {
+            last = Some(report);
+            break;
+        }
+        let step = judge(rate, &report, &promises);
+        interval.tell(rate, step.held);
+        if !common.output.json {
+            exit::print_line(format_args!("{}", shown(&step)))?;
+        }
+        if step.held {
+            best = Some(report);
+        } else {
+            last = Some(report);
+        }
+        search.steps.push(step);
+    }
+    (search.rate, search.broken_at) = (interval.held, interval.broken);
+    let words = conclusion(&search);
+    let is_interrupted = last.as_ref().is_some_and(|report| report.interrupted);
+    let Some(mut report) = best.or(last) else {
+        return Ok(());
+    };
+    report.interrupted |= is_interrupted;
+    report.search = Some(search);
+    if !common.output.json {
+        exit::print_line(format_args!("\n{words}\n"))?;
+    }
+    deliver(&report, &common.output)?;
+    was_whole(&report)?;
+    match interval.held {
+        Some(_) => Ok(()),
+        None => Err(Failure::new(Exit::Errors, words)),
+    }
+}
+
+fn read(kind: &str, text: &str) -> Result<Promise, Failure> {
+    let usage = |words: String| Failure::new(Exit::Usage, format!("--find-rate: {words}"));
+    let promise = Promise::parse(text).map_err(usage)?;
+    let kinds = promise.kinds();
+    if !kinds.is_empty() && !kinds.contains(&kind) {
+        return Err(usage(format!("{text}: {kind} does not measure it")));
+    }
+    Ok(promise)
+}
+
+/// A rate holds if it is reached without errors and keeps all promises. A tester without a core to itself makes figures
+/// worse, never better: it is named where they do not hold.
+fn judge(rate: f64, report: &Report, promises: &[Promise]) -> SearchStep {
+    let mut checks = judge_phase(report, promises, &[], true);
+    if report.messages.rate_reached == Some(false) && checks.iter().all(|check| check.passed) {
+        checks.push(rate_reached(report));
+    }
+    let mut broken: Vec<String> = checks
+        .iter()
+        .filter(|check| !check.passed)
+        .map(|check| format!("{}: {}", check.promise, check.measured))
+        .collect();
+    if !broken.is_empty() && report.generator.bottleneck {
+        let reasons = report.generator.reasons.join("; ");
+        broken.push(format!("the tester was the bottleneck: {reasons}"));
+    }
+    SearchStep {
+        rate,
+        per_second: report.messages.per_second,
+        p99_us: report.latency_us.as_ref().map(|latency| latency.p99),
+        held: broken.is_empty() && report.messages.received > 0,
+        broken,
+    }
+}
+
+fn shown(step: &SearchStep) -> String {
+    let p99 = step.p99_us.map_or_else(|| "-".to_owned(), show_time);
+    let verdict = match (step.held, step.broken.is_empty()) {
+        (true, _) => "held".to_owned(),
+        (false, true) => "no answer came".to_owned(),
+        (false, false) => step.broken.join("; "),
+    };
+    format!(
+        "{:>10.0} a second  {:>10.0} came  p99 {p99:>9}  {verdict}",
+        step.rate, step.per_second
+    )
+}
+
+fn conclusion(search: &Search) -> String {
+    match (search.rate, search.broken_at) {
+        (Some(held), Some(broken)) => {
+            format!("the highest rate that held: {held:.0} a second; {broken:.0} did not")
+        }
+        (Some(held), None) => {
+            format!("{held:.0} a second held, and no higher rate was tried")
+        }
+        (None, Some(broken)) => {
+            format!("no rate held: not even {broken:.0} a second")
+        }
+        (None, None) => "no rate was tried".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rates that are tried of a server that holds up to `limit`.
+    fn tried(first: f64, limit: f64) -> (Vec<f64>, Interval) {
+        let mut interval = Interval::new(first);
+        let mut rates = Vec::new();
+        while let Some(rate) = interval.next() {
+            rates.push(rate);
+            interval.tell(rate, rate <= limit);
+        }
+        (rates, interval)
+    }
+
+    #[test]
+    fn the_interval_narrows() {
+        for (first, limit) in [
+            (1000.0, 13_700.0),
+            (100_000.0, 13_700.0),
+            (13_700.0, 13_700.0),
+        ] {
+            let (rates, interval) = tried(first, limit);
+            let (held, broken) = (interval.held.unwrap(), interval.broken.unwrap());
+            assert!(
+                held <= limit && limit < broken && broken <= held * NARROW,
+                "{interval:?}"
+            );
+            assert!(rates.len() <= STEPS_MAX, "{rates:?}");
+        }
+        let (rates, interval) = tried(1000.0, 0.0);
+        assert_eq!(interval.held, None);
+        assert_eq!(rates.len(), 9);
+    }
+}

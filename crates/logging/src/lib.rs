@@ -1,0 +1,303 @@
+//! Logs: `tracing` events as lines of text or JSON, to standard error or to the end of a file.
+//!
+//! A thread that logs never waits for a disk or a terminal: a line is copied into one bounded buffer (`sink`), and a
+//! thread of its own writes the buffer out. Lines that find the buffer full are dropped, and a line says how many. Files
+//! are rotated by size, and opened anew when told (`file`). What peers send can't forge a line or steer a terminal:
+//! control characters are escaped there, for all events alike. Panics are logged too (`panics`).
+//!
+//! Knows neither what is logged at which level nor where settings come from.
+
+#![forbid(unsafe_code)]
+
+mod file;
+mod panics;
+mod settings;
+mod short;
+mod sink;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{self, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, reload};
+use veche_files::Owner;
+
+use self::file::LogFile;
+pub use self::file::{MODE as FILE_MODE, standard};
+pub use self::settings::{Log, LogFormat, LogLevel, Rotation};
+use self::sink::{Lines, Sink};
+
+/// Why there are no logs.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The file can't be opened for appending.
+    #[error("can't open the log file {path}: {source}")]
+    File {
+        /// As it was configured
+        path: PathBuf,
+        /// Why not
+        source: io::Error,
+    },
+    /// The system has no thread to write them.
+    #[error("can't start the log thread: {0}")]
+    Thread(io::Error),
+    /// Logs were started before in this process.
+    #[error("logs were started twice")]
+    Twice,
+}
+
+/// The running logs; dropping it writes out what waits.
+pub struct Logs {
+    sink: Arc<Sink>,
+    level: reload::Handle<LevelFilter, Registry>,
+}
+
+/// Where lines go: made by [`open`].
+pub struct Output(Box<dyn sink::Output>);
+
+/// Opens what `log` names, without using it yet; a new file is given to `owner`.
+///
+/// # Errors
+/// The file can't be opened.
+pub fn open(log: &Log, owner: Option<Owner>) -> Result<Output, LogError> {
+    let Some(path) = &log.file else {
+        return Ok(standard_error(log.format));
+    };
+    open_file(path, log.rotation, owner)
+}
+
+fn standard_error(format: LogFormat) -> Output {
+    match format {
+        LogFormat::Short => Output(Box::new(short::Terminal::new())),
+        LogFormat::Text | LogFormat::Json => Output(Box::new(io::stderr())),
+    }
+}
+
+/// Opens a file for lines of some log, without using it yet; a new one is given to `owner`.
+///
+/// # Errors
+/// The file can't be opened.
+pub fn open_file(
+    path: &Path,
+    rotation: Option<Rotation>,
+    owner: Option<Owner>,
+) -> Result<Output, LogError> {
+    match LogFile::open(path, rotation, owner) {
+        Ok(file) => Ok(Output(Box::new(file))),
+        Err(source) => Err(LogError::File {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Where nothing is kept.
+#[must_use]
+pub fn nowhere() -> Output {
+    Output(Box::new(io::sink()))
+}
+
+/// A log beside the server's: whole lines, made by somebody else.
+pub struct Appender(Arc<Sink>);
+
+impl Appender {
+    /// With a thread of its own, which lives as long as the process.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub fn start(output: Output) -> Result<Self, LogError> {
+        let sink = Arc::new(Sink::silent());
+        sink.start(output.0).map_err(LogError::Thread)?;
+        Ok(Self(sink))
+    }
+
+    /// Takes so many lines, each with its newline, or loses them; does not wait.
+    pub fn push(&self, lines: &[u8], count: u64) {
+        self.0.push_lines(lines, count);
+    }
+
+    /// Goes on in `output`.
+    pub fn switch(&self, output: Output) {
+        self.0.switch(false, output.0);
+    }
+
+    /// Goes on in the file that has the name now.
+    pub fn reopen(&self) {
+        self.0.reopen();
+    }
+
+    /// Waits until all lines so far are written, but not for long.
+    pub fn flush(&self) {
+        self.0.flush();
+    }
+
+    /// Lines lost since the start.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.0.lost()
+    }
+}
+
+/// Sends this process's events and panics where `log` says, from now on; new files are given to `owner`.
+///
+/// # Errors
+/// There are no logs, for one of the reasons of [`LogError`].
+pub fn start(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError> {
+    start_with(log, open(log, owner)?)
+}
+
+/// The same, and to standard error where the file can't be opened.
+///
+/// # Errors
+/// Logs were started twice, or the system has no thread for them.
+pub fn start_or_stderr(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError> {
+    match open(log, owner) {
+        Ok(output) => start_with(log, output),
+        Err(error) => {
+            let logs = start_with(log, standard_error(log.format))?;
+            tracing::error!(target: "veche::logging", %error, "logs go to standard error");
+            Ok(logs)
+        }
+    }
+}
+
+fn start_with(log: &Log, output: Output) -> Result<Logs, LogError> {
+    let sink = Arc::new(Sink::new(log.format == LogFormat::Json));
+    let is_short = log.format == LogFormat::Short;
+    let (level_layer, level) = reload::Layer::new(filter(log.level));
+    let lines = fmt::layer()
+        .with_ansi(false)
+        .event_format(AnyFormat::new(&sink, is_short))
+        .with_writer(Lines(Arc::clone(&sink)));
+    tracing_subscriber::registry()
+        .with(level_layer)
+        .with(is_short.then(|| filter_fn(short::is_shown)))
+        .with(lines)
+        .try_init()
+        .map_err(|_| LogError::Twice)?;
+    sink.start(output.0).map_err(LogError::Thread)?;
+    panics::log(Arc::clone(&sink));
+    Ok(Logs { sink, level })
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
+}
+
+impl Logs {
+    /// Goes on with the level and format of `log`, in `output`, which [`open`] made of it.
+    pub fn switch(&self, log: &Log, output: Output) {
+        // Fails only when the subscriber is gone, which lives as long as the process.
+        let _ = self.level.reload(filter(log.level));
+        self.sink.switch(log.format == LogFormat::Json, output.0);
+    }
+
+    /// Goes on in the file that has the name now: somebody who keeps logs has moved the old one away.
+    pub fn reopen(&self) {
+        self.sink.reopen();
+    }
+
+    /// As the rest of the process sees them.
+    #[must_use]
+    pub fn seen(&self) -> ServerLog {
+        ServerLog(Some(Arc::clone(&self.sink)))
+    }
+}
+
+/// The server's log as the rest of the process sees it; empty without logs.
+#[derive(Clone, Default)]
+pub struct ServerLog(Option<Arc<Sink>>);
+
+impl ServerLog {
+    /// Lines lost since the start.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.0.as_ref().map_or(0, |sink| sink.lost())
+    }
+
+    /// The last lines without so many first ones of all that there were, and how many there were.
+    #[must_use]
+    pub fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
+        self.0
+            .as_ref()
+            .map_or_else(Default::default, |sink| sink.recent(after))
+    }
+}
+
+impl std::fmt::Debug for ServerLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ServerLog({} lost)", self.lost())
+    }
+}
+
+impl Logs {
+    /// Writes out what waits, if that does not take too long.
+    pub fn flush(&self) {
+        self.sink.flush();
+    }
+}
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// Text or JSON, as the sink says at the moment.
+struct AnyFormat {
+    sink: Arc<Sink>,
+    /// Text is short.
+    is_short: bool,
+    text: format::Format,
+    json: format::Format<format::Json>,
+}
+
+impl AnyFormat {
+    fn new(sink: &Arc<Sink>, is_short: bool) -> Self {
+        let json = format::json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false);
+        Self {
+            sink: Arc::clone(sink),
+            is_short,
+            text: format::format().with_ansi(false),
+            json,
+        }
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for AnyFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        writer: format::Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        if self.sink.is_json() {
+            self.json.format_event(context, writer, event)
+        } else if self.is_short {
+            short::format(context, writer, event)
+        } else {
+            self.text.format_event(context, writer, event)
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! One helper process, from the side of its parent: started, asked one question at a time, and killed if it takes too long.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use crate::wire::{Answer, Question};
+
+/// This program, which is its own helper.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// How long one may take to load the library when nobody but the check of a configuration waits for it.
+const PROBE_WAIT: Duration = Duration::from_secs(3);
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskError {
+    /// The helper had ended before it was asked
+    Unsent,
+    /// The helper gave no answer in its time
+    Unanswered,
+    /// The helper ended before it answered
+    Gone,
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the caller waits for another process"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// A running helper. It is the child of the thread that has started it, and the kernel kills it when that thread ends;
+/// dropping it kills and reaps it, with what its modules have started in its process group. Nobody else reaps it, so its
+/// number is not another's.
+#[derive(Debug)]
+pub struct Helper {
+    child: Child,
+    socket: UnixStream,
+}
+
+/// Whether there can be a helper at all.
+///
+/// # Errors
+/// Why not, as a line to act on.
+pub fn probe() -> Result<(), String> {
+    Helper::start(PROBE_WAIT).map(|_| ())
+}
+
+impl Helper {
+    /// Starts one and waits until it has loaded libpam.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn start(wait: Duration) -> Result<Self, String> {
+        let mut command = Command::new(PROGRAM);
+        command.arg0("veche").arg(crate::helper::ARGUMENT);
+        let helper = Self::spawn(command);
+        let mut helper = helper.map_err(|why| format!("a helper can't be started: {why}"))?;
+        match helper.hear(now() + wait) {
+            Ok(Answer::Ready) => Ok(helper),
+            Ok(Answer::Unusable(why)) => Err(why),
+            Ok(_) => Err("a helper did not begin as it should".to_owned()),
+            Err(AskError::Unanswered) => Err("a helper took too long to load PAM".to_owned()),
+            Err(_) => Err("a helper has ended before it began".to_owned()),
+        }
+    }
+
+    fn spawn(mut command: Command) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        command
+            .env_clear()
+            .current_dir("/")
+            .process_group(0)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            // What modules print may be anything.
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = command.spawn()?;
+        // It has the other end of the socket, which is to close with it: the command goes with its own.
+        Ok(Self {
+            child,
+            socket: ours,
+        })
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Whether nobody has killed it.
+    pub fn is_alive(&self) -> bool {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(waitid(WaitId::Pid(self.pid()), look), Ok(None))
+    }
+
+    /// Has it judge a password. After an error there is no use for it.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn ask(&mut self, question: &Question, until: Instant) -> Result<Answer, AskError> {
+        let sent = question.write(&mut self.socket);
+        sent.map_err(|_| AskError::Unsent)?;
+        self.hear(until)
+    }
+
+    fn hear(&mut self, until: Instant) -> Result<Answer, AskError> {
+        let left = until.saturating_duration_since(now());
+        if left.is_zero() {
+            return Err(AskError::Unanswered);
+        }
+        let limited = self.socket.set_read_timeout(Some(left));
+        limited.map_err(|_| AskError::Gone)?;
+        match Answer::read(&mut self.socket) {
+            Ok(Some(answer)) => Ok(answer),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(AskError::Unanswered),
+            Ok(None) | Err(_) => Err(AskError::Gone),
+        }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // They can fail only if it is gone, which it is not before it is reaped.
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::thread::sleep;
+
+    use super::*;
+
+    fn runs(pid: &str) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z ")
+    }
+
+    #[test]
+    fn what_a_helper_has_started_ends_with_it() {
+        let name = format!("veche-helper-{}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        for is_killed in [false, true] {
+            let mut command = Command::new("/bin/sh");
+            let script = format!("sleep 600 & echo $! > {}; wait", file.display());
+            command.args(["-c", &script]);
+            let helper = Helper::spawn(command).expect("it starts");
+            assert!(helper.is_alive());
+            let mut pid = String::new();
+            while !pid.ends_with('\n') {
+                sleep(Duration::from_millis(5));
+                pid = fs::read_to_string(&file).unwrap_or_default();
+            }
+            let pid = pid.trim();
+            assert!(runs(pid));
+            if is_killed {
+                rustix::process::kill_process(helper.pid(), Signal::KILL).expect("ours");
+                while helper.is_alive() {
+                    sleep(Duration::from_millis(5));
+                }
+            }
+            drop(helper);
+            for _ in 0..1_000 {
+                if runs(pid) {
+                    sleep(Duration::from_millis(5));
+                }
+            }
+            assert!(!runs(pid));
+            fs::remove_file(&file).expect("ours");
+        }
+    }
+}
