@@ -275,14 +275,14 @@ impl Report {
     /// The channel whose subscribers need room for it.
     fn channel(&self) -> Option<u32> {
         match self {
-            Report::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),
-            Report::Skipped(receipt, _)
-            | Report::Published(receipt, _)
-            | Report::Failed(receipt)
-            | Report::Fence(receipt)
-            | Report::Removed(receipt, _)
-            | Report::History(receipt, _) => Some(receipt.channel),
-            Report::Since(..) | Report::Lost(_) => None,
+            Self::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),
+            Self::Skipped(receipt, _)
+            | Self::Published(receipt, _)
+            | Self::Failed(receipt)
+            | Self::Fence(receipt)
+            | Self::Removed(receipt, _)
+            | Self::History(receipt, _) => Some(receipt.channel),
+            Self::Since(..) | Self::Lost(_) => None,
         }
     }
 }

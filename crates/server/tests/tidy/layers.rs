@@ -234,7 +234,7 @@ impl Modules {
                     let mut found = Vec::new();
                     i = tree(tokens, i + 1, &[], &mut found);
                     for (path, bound) in found {
-                        if let Some(path) = self.from_root(place, &path) {
+                        if let Some(path) = self.resolve_from_root(place, &path) {
                             module.bound.insert(bound, path);
                         }
                     }
@@ -269,7 +269,7 @@ impl Modules {
             let bound = module.bound.get(&path[0]);
             let path = match bound {
                 Some(bound) => Some([bound, &path[1..]].concat()),
-                None => self.from_root(place, &path),
+                None => self.resolve_from_root(place, &path),
             };
             module.paths.extend(path);
         }
@@ -277,7 +277,7 @@ impl Modules {
     }
 
     /// The same path from the crate's root; `None`: it leads out of the crate.
-    fn from_root(&self, place: &Path, path: &[String]) -> Option<Path> {
+    fn resolve_from_root(&self, place: &Path, path: &[String]) -> Option<Path> {
         let supers = path.iter().take_while(|name| *name == "super").count();
         let (base, rest) = match path[0].as_str() {
             "crate" => (&[][..], &path[1..]),
