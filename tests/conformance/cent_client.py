@@ -168,11 +168,9 @@ async def people(server, client):
     async with Browser.open(server, "eve") as eve:
         await call(client.block_user, BlockUserRequest(user="eve"))
         assert await eve.closed() == 3507
-        try:
-            async with Browser.open(server, "eve"):
-                raise AssertionError("she is blocked")
-        except aiohttp.WSServerHandshakeError as error:
-            assert error.status == 403, error
+        url = f"http://127.0.0.1:{server.port}/connection/websocket?user=eve"
+        async with aiohttp.ClientSession() as session, session.ws_connect(url) as socket:
+            assert await Browser(socket).closed() == 3507
         await call(client.unblock_user, UnblockUserRequest(user="eve"))
         async with Browser.open(server, "eve"):
             pass

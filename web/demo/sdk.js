@@ -4,8 +4,6 @@
 import { explain } from "./closing.js";
 
 const MISSING = "The centrifuge SDK is not in this binary: make setup-run fetches it, make build builds it in.";
-/** The server's code for a JSON client in whose channel bytes were pushed. */
-const BYTES = 3506;
 
 export class SdkConnection extends EventTarget {
   state = "ended";
@@ -55,10 +53,7 @@ export class SdkConnection extends EventTarget {
       this.failures = 0;
       this.#set("open");
     });
-    client.on("disconnected", ({ code, reason }) => {
-      if (code === BYTES) this.#ended("Bytes were pushed. This is the SDK's JSON client; its Protobuf one takes them.");
-      else this.#ended(explain({ code, reason, wasOpen: true }).text);
-    });
+    client.on("disconnected", ({ code, reason }) => this.#ended(explain({ code, reason, wasOpen: true }).text));
     return client;
   }
 
