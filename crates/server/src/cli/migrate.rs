@@ -85,6 +85,17 @@ fn parse(text: &str) -> Result<Value, String> {
 
 fn write(output: &Path, draft: &Draft) -> Result<(), Failure> {
     let folder = output.parent().unwrap_or(Path::new(""));
+    let files = draft
+        .secrets()
+        .iter()
+        .map(|secret| folder.join(secret.file));
+    // All or nothing: otherwise a second try would find what the first has written.
+    for file in files.chain([output.to_owned()]) {
+        if fs::symlink_metadata(&file).is_ok() {
+            let why = format!("{}: File exists; nothing was written", shown(&file));
+            return Err(Failure::new(Exit::Failed, why));
+        }
+    }
     create(output, 0o644, &draft.to_string())?;
     for secret in draft.secrets() {
         let file = folder.join(secret.file);

@@ -67,10 +67,11 @@ impl Questions {
         if let Some(finding) = known.filter(|finding| !self.is_ended(finding)) {
             return Err(Spared::Known(finding));
         }
-        if self.waiting >= self.waiting_max {
+        let is_new = !self.asking.contains_key(&digest);
+        // One that comes back while its question waits costs the back end nothing.
+        if is_new && self.waiting >= self.waiting_max {
             return Err(Spared::Crowded);
         }
-        let is_new = !self.asking.contains_key(&digest);
         may_wait(is_new).map_err(Spared::Barred)?;
         self.waiting += 1;
         let asked = self.ended.count();

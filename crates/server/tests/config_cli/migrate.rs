@@ -44,7 +44,7 @@ const VERSION_5: &str = r#"{
     { "name": "price", "history_size": 1, "history_ttl": "1h", "force_recovery": true,
       "force_recovery_mode": "cache", "allowed_delta_types": ["fossil"], "delta_publish": true },
     { "name": "room", "proxy_subscribe": true, "allow_publish_for_client": true },
-    { "name": "orders" }
+    { "name": "orders", "allow_subscribe_for_anonymous": true }
   ]
 }"#;
 
@@ -279,6 +279,7 @@ fn configurations_of_centrifugo_become_those_of_veche() {
         "allowed_origins: \"not an origin\" is no origin here",
         "engine redis: this is one node",
         "no counterpart: redis_address",
+        "namespace orders: allow_subscribe_for_anonymous: without allow_…_for_client it has no effect",
         "no counterpart: namespace chat: channel_regex",
         "wrote token_hmac_secret_key into five.json.d/jwt.secret",
         "wrote subscription_token_hmac_secret_key into five.json.d/subscription.secret",
@@ -337,6 +338,11 @@ fn migrate_overwrites_nothing_and_says_what_it_can_t_read() {
     assert!(err.contains("veche.toml: "), "{err}");
     let kept = fs::read_to_string(folder.0.join("veche.toml")).expect("text");
     assert_eq!(kept, "mine");
+    // Nor is a part of the files written.
+    write(&folder, "api.key", "mine");
+    let (code, _, err) = folder.run(&["migrate", "centrifugo", "five.json", "-o", "new.toml"]);
+    assert!(code == 5 && err.contains("api.key: File exists"), "{err}");
+    assert!(!folder.0.join("new.toml").exists() && !folder.0.join("jwt.secret").exists());
     // To standard output no secret goes.
     let (code, out, err) = folder.run(&["migrate", "centrifugo", "five.json"]);
     assert_eq!(code, 0, "{err}");

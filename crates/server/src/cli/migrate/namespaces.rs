@@ -56,8 +56,8 @@ pub(super) fn namespace(name: &str, mut options: Settings, around: &Around, draf
         draft.set("tags_filter", true);
     }
     access(&shown, &mut options, around, draft);
-    readers("history", has_history, &mut options, draft);
-    readers("presence", presence, &mut options, draft);
+    readers(&shown, "history", has_history, &mut options, draft);
+    readers(&shown, "presence", presence, &mut options, draft);
     options.skip(&ALWAYS);
     for left in options.left() {
         draft.note(format!("no counterpart: {shown}: {left}"));
@@ -65,13 +65,12 @@ pub(super) fn namespace(name: &str, mut options: Settings, around: &Around, draf
 }
 
 /// Writes which clients read the history or the presence of channels that have one. Without an option there are none.
-fn readers(what: &str, is_kept: bool, options: &mut Settings, draft: &mut Draft) {
-    let mut is_for = |readers: &str| options.flag(&format!("allow_{what}_for_{readers}"));
-    let (client, anonymous, subscriber) =
-        (is_for("client"), is_for("anonymous"), is_for("subscriber"));
+fn readers(shown: &str, what: &str, is_kept: bool, options: &mut Settings, draft: &mut Draft) {
+    let is_for_client = is_for_client(shown, what, options, draft);
+    let is_for_subscriber = options.flag(&format!("allow_{what}_for_subscriber"));
     let readers = match () {
-        () if client || anonymous => "client",
-        () if subscriber => return,
+        () if is_for_client => "client",
+        () if is_for_subscriber => return,
         () => "none",
     };
     if is_kept {
@@ -110,21 +109,29 @@ fn history(shown: &str, options: &mut Settings, around: &Around, draft: &mut Dra
     true
 }
 
+/// Returns whether every client may do that. There an option for anonymous clients only adds them to the others.
+fn is_for_client(shown: &str, what: &str, options: &mut Settings, draft: &mut Draft) -> bool {
+    let for_client = options.flag(&format!("allow_{what}_for_client"));
+    let for_anonymous = options.flag(&format!("allow_{what}_for_anonymous"));
+    let note = match (for_client, for_anonymous) {
+        (true, false) => "here anonymous clients are included, if the route lets any in",
+        (false, true) => "without allow_…_for_client it has no effect, as there",
+        _ => return for_client,
+    };
+    let readers = if for_client { "client" } else { "anonymous" };
+    draft.note(format!("{shown}: allow_{what}_for_{readers}: {note}"));
+    for_client
+}
+
 fn access(shown: &str, options: &mut Settings, around: &Around, draft: &mut Draft) {
     // Both names, old and new.
     let asks = |options: &mut Settings, old, new| options.flag(old) | options.flag(new);
     let asks_to_subscribe = asks(options, "proxy_subscribe", "subscribe_proxy_enabled");
     let asks_to_publish = asks(options, "proxy_publish", "publish_proxy_enabled");
-    let for_anonymous = options.flag("allow_subscribe_for_anonymous");
-    let for_client = options.flag("allow_subscribe_for_client");
-    if for_client && !for_anonymous {
-        draft.note(format!(
-            "{shown}: subscribe = \"client\" includes anonymous clients, if the route lets any in"
-        ));
-    }
+    let for_client = is_for_client(shown, "subscribe", options, draft);
     let subscribe = match () {
         () if asks_to_subscribe && around.asks_to_subscribe => "hook",
-        () if for_client || for_anonymous => "client",
+        () if for_client => "client",
         () if around.has_tokens => "token",
         () => "none",
     };
@@ -134,8 +141,7 @@ fn access(shown: &str, options: &mut Settings, around: &Around, draft: &mut Draf
         ));
     }
     draft.set("subscribe", quoted(subscribe));
-    let by_client =
-        options.flag("allow_publish_for_client") | options.flag("allow_publish_for_anonymous");
+    let by_client = is_for_client(shown, "publish", options, draft);
     let by_subscriber = options.flag("allow_publish_for_subscriber");
     let publish = match () {
         () if asks_to_publish && around.asks_to_publish => Some("hook"),
