@@ -345,6 +345,7 @@ impl ServerControl for Server {
         self.common.set_ready(false);
         self.common.orders.stop();
         self.tell(|| Letter::Drain(as_ms(within), parting));
+        self.common.identities.refuse_queued();
     }
 
     fn cut_off(&self) {

@@ -59,7 +59,12 @@ impl<T> Gate<T> {
             return None;
         };
         let has_opened = self.breaker.ended(ending, client, now_ms);
-        has_opened.then(|| mem::take(&mut self.queue))
+        has_opened.then(|| self.take_queue())
+    }
+
+    /// Takes all queued requests, which are not to be made.
+    pub(crate) fn take_queue(&mut self) -> VecDeque<T> {
+        mem::take(&mut self.queue)
     }
 
     /// Takes the next request that is to be made now. Those that nothing waits for are dropped.

@@ -149,10 +149,8 @@ impl BackEnd {
         let refused = gate.ended(said.ending, client, now_ms);
         let next = gate.next(|_| true);
         let asking = questions.answered(&digest, &mut said.finding);
-        let mut unanswered = Vec::new();
-        for get in refused.iter().flatten() {
-            unanswered.append(&mut questions.answered(&get.digest, &mut NO_ANSWER.clone()));
-        }
+        let digests = refused.iter().flatten().map(|get| &get.digest);
+        let unanswered = questions.unanswered(digests);
         if let Some(kept) = said.kept_for(unix_now_ms()) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
             questions.keep(digest, said.finding.clone(), until_ms);
@@ -179,6 +177,18 @@ impl BackEnd {
         if let Some(next) = next {
             self.send(next);
         }
+    }
+
+    /// Answers queued questions without asking the back end.
+    pub(super) fn refuse_queued(&self) {
+        let mut state = self.state.lock();
+        let State {
+            gate, questions, ..
+        } = &mut *state;
+        let queue = gate.take_queue();
+        let unanswered = questions.unanswered(queue.iter().map(|get| &get.digest));
+        drop(state);
+        self.tell(unanswered, &NO_ANSWER);
     }
 
     fn tell(&self, asking: Vec<Asking>, finding: &Finding) {

@@ -190,6 +190,15 @@ impl Identities {
         }
     }
 
+    /// Refuses handshakes whose questions are queued for a back end: those would be refused after their answers, since
+    /// the process drains.
+    pub(crate) fn refuse_queued(&self) {
+        let back_ends: Vec<_> = self.kept.lock().hooks.values().cloned().collect();
+        for back_end in back_ends {
+            back_end.refuse_queued();
+        }
+    }
+
     /// Whose connections the back end has ended.
     pub(crate) fn ended(&self) -> &Ended {
         &self.ended

@@ -96,6 +96,17 @@ impl Questions {
         asking
     }
 
+    /// Removes questions that are not asked; returns the clients that wait for them.
+    pub(super) fn unanswered<'d>(
+        &mut self,
+        digests: impl Iterator<Item = &'d Digest>,
+    ) -> Vec<Asking> {
+        let asking = digests.filter_map(|digest| self.asking.remove(digest));
+        let asking: Vec<Asking> = asking.flat_map(|(_, asking)| asking).collect();
+        self.waiting -= asking.len() as u32;
+        asking
+    }
+
     fn is_ended(&self, finding: &Finding) -> bool {
         match finding {
             Finding::Named(word) => self.ended.has_since(&word.user, word.asked, ""),

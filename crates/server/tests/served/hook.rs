@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::process::Signal;
 use serde_json::json;
 
 use super::asked::{Asked, answer};
@@ -492,5 +493,32 @@ fn a_centrifuge_client_that_is_refused_is_told_not_to_come_back() {
         let bad = status(&server, "/c/websocket", &sid("bad"));
         assert_eq!((bad, asked(&server, "refused")), (503, 6.0));
         server.await_connections(0);
+    });
+}
+
+#[test]
+fn handshakes_that_queue_are_refused_when_a_drain_begins() {
+    on_all(|setup| {
+        let Held { back_end, go } = held(know);
+        let server = start(setup, &back_end, "concurrency = 1\ntimeout = \"20s\"\n");
+        std::thread::scope(|scope| {
+            let server = &server;
+            let all = ["a", "b", "c"]
+                .map(|name| scope.spawn(move || status(server, "/hook", &sid(name))));
+            until("all to wait", || {
+                Metrics::scrape(server.internal).sum("veche_identity_hook_waiting", &[]) == 3.0
+            });
+            server.signal(Signal::TERM);
+            // Two of them need not wait for the back end.
+            until("two to be refused", || {
+                all.iter().filter(|one| one.is_finished()).count() == 2
+            });
+            go.send(()).expect("it waits");
+            for one in all {
+                assert_eq!(one.join().expect("no panic"), 503);
+            }
+        });
+        assert_eq!(back_end.count(), 1);
+        drop(go);
     });
 }
