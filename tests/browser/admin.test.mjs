@@ -437,7 +437,7 @@ test("on a phone nothing is cut off, values can be read, and every tab is in rea
   assert.equal(control, 1);
   await phone.tap("#nav a[href='#slow']");
   const slow = await phone.locator("#slow-clients td:first-child").evaluateAll((all) => all.map((cell) => cell.getBoundingClientRect().width));
-  assert.ok(Math.min(...slow) >= 180, `what is slow is ${Math.min(...slow)} px wide`);
+  assert.ok(Math.min(...slow) >= 180, `a slow entry is ${Math.min(...slow)} px wide`);
   await phone.context().close();
 });
 

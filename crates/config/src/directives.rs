@@ -102,11 +102,17 @@ impl Section {
         }
     }
 
+    /// Returns the section of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
     /// Returns the section that this name most likely stands for.
     pub(crate) fn meant_by(name: &str) -> Option<Self> {
-        let named = |name: &str| Self::ALL.into_iter().find(|one| one.name() == name);
-        let near = || nearest(name, Self::ALL.map(Self::name)).and_then(named);
-        named(name).or_else(|| Self::formerly(name)).or_else(near)
+        let near = || nearest(name, Self::ALL.map(Self::name)).and_then(Self::named);
+        Self::named(name)
+            .or_else(|| Self::formerly(name))
+            .or_else(near)
     }
 
     /// As written above its directives.

@@ -43,11 +43,11 @@ pub enum RouteHook {
     Inherited,
     /// That is not asked.
     Off,
-    /// Asked here.
+    /// That is asked at this URL instead.
     At(SecretUrl),
 }
 
-/// By kind.
+/// The `hooks` of a route, indexed by [`Kind`].
 pub(crate) type RouteHooks = [RouteHook; Kind::ALL.len()];
 
 impl Config {

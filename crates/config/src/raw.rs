@@ -40,7 +40,7 @@ pub(super) const TABLES_MAX: usize = 1_024;
 
 /// Reads all of `text`. The tables come in the order of the sections; those that don't repeat are always there.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
-    let header = |name: &str| section_named(name).map(Section::header);
+    let header = |name: &str| Section::named(name).map(Section::header);
     let (document, broken_lines) = document(text, header, problems);
     let mut walk = Walk {
         problems,
@@ -73,12 +73,6 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
     walk.tables
 }
 
-fn section_named(name: &str) -> Option<Section> {
-    Section::ALL
-        .into_iter()
-        .find(|section| section.name() == name)
-}
-
 struct Walk<'p, 't> {
     problems: &'p mut Problems<'t>,
     broken_lines: Vec<u32>,
@@ -101,7 +95,7 @@ impl Walk<'_, '_> {
 
     fn top(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) {
         let name = key.get_ref().as_ref();
-        let Some(section) = section_named(name) else {
+        let Some(section) = Section::named(name) else {
             return self.unknown_top(key, value);
         };
         match value.get_ref() {

@@ -15,7 +15,7 @@ pub struct Glob(Form);
 enum Form {
     /// Nothing but `*` and `?` among its characters.
     Wildcards(Box<str>),
-    /// An automaton.
+    /// Matched by simulating its automaton, in time proportional to pattern times name.
     Steps(Box<[Step]>),
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Pending {
     pub(crate) receipt: Receipt,
 }
 
-/// What is to be reported then.
+/// The report that follows once it is durable.
 #[derive(Debug)]
 pub(crate) enum Task {
     Item(Box<Item>),

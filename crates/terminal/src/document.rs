@@ -1,4 +1,4 @@
-//! A TOML file for a person's eyes: its text, what is no TOML in it, and values as errors repeat them.
+//! A TOML file as error messages show it: its text, its syntax errors, and its values.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -71,7 +71,7 @@ pub fn plain(error: &io::Error) -> String {
     }
 }
 
-/// Parses `text` as far as it goes and reports what is no TOML; `header` returns the header of the section
+/// Parses `text` as far as it goes and reports syntax errors; `header` returns the header of the section
 /// of a name, such as `[[route]]`. Also the lines on which the parser went on with a guess: what it guessed wrong there is no news.
 pub fn document<'t>(
     text: &'t str,

@@ -110,7 +110,7 @@ impl Problem {
 /// What is shown of a problem beside its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The line of the file, or the part of it around what is wrong
+    /// The line of the file, or the part of a long line around the mistake
     pub line: String,
     /// Characters of `line` before the caret.
     pub indent: usize,

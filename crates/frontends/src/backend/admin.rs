@@ -37,7 +37,7 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("Cross-Origin-Resource-Policy", "same-origin"),
 ];
 
-/// Narrows what is shown by the body of a call, which may be empty.
+/// Applies the filters in the body of a call, which may be empty.
 pub(crate) fn narrowed(look: Look, body: &[u8]) -> Result<Look, BadCommand> {
     if !matches!(look, Look::Log { .. }) || body.iter().all(u8::is_ascii_whitespace) {
         return Ok(look);

@@ -40,7 +40,7 @@ pub(crate) fn status_of(code: u32) -> Status {
     }
 }
 
-/// After so many seconds memory may be there again.
+/// Seconds after which a client refused for lack of memory may retry.
 const MEMORY_RETRY_S: u64 = 1;
 
 /// Returns the refusal of a call that is not carried out now.

@@ -198,7 +198,7 @@ impl<E: Driven> Bench<E> {
         self.page.take().expect("it is answered")
     }
 
-    /// Has everything arrive.
+    /// Delivers all messages that are in flight.
     pub(crate) fn settle(&mut self) {
         while E::drive(&mut self.hub, &mut self.desk) {}
         self.take_answers();

@@ -19,9 +19,9 @@ fn unruly(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
     bench
 }
 
-/// Each clause on each engine; where `$broken` says so, an engine that breaks the clause fails its test.
+/// Each clause on each engine; where `$broken` says so, an engine that breaks the clause fails its test with these words.
 macro_rules! clauses {
-    ($($clause:ident $(breaks $broken:ident)?),* $(,)?) => {
+    ($($clause:ident $(breaks $broken:ident with $words:literal)?),* $(,)?) => {
         mod memory {
             $(#[test] fn $clause() { super::clauses::$clause(super::Bench::<super::MemoryEngine>::memory(false)); })*
         }
@@ -37,7 +37,7 @@ macro_rules! clauses {
         mod broken {
             $($(
                 #[test]
-                #[should_panic(expected = "")]
+                #[should_panic(expected = $words)]
                 fn $clause() { super::clauses::$clause(super::unruly(false, super::Broken::$broken)); }
             )?)*
         }
@@ -45,14 +45,14 @@ macro_rules! clauses {
 }
 
 clauses! {
-    order breaks Order,
-    answer breaks Answer,
-    stale breaks Stale,
-    increase breaks Increase,
+    order breaks Order with "left: [\"1\", \"0\"",
+    answer breaks Answer with "stuck: [(\"waiting on channels\", 5)]",
+    stale breaks Stale with "left: false",
+    increase breaks Increase with "right: 30",
     feed,
     stored,
-    join breaks Join,
+    join breaks Join with "is_whole",
     top,
-    removal breaks Removal,
+    removal breaks Removal with "page.is_empty()",
     removal_of_what_waits,
 }

@@ -141,7 +141,7 @@ impl Unruly {
         self.under_way.push(Report::Lost(name));
     }
 
-    /// One of what is under way arrives. False if nothing is.
+    /// Delivers one message that is in flight. Returns `false` if there is none.
     pub(crate) fn arrive(&mut self) -> bool {
         if self.under_way.is_empty() {
             self.compare_tops();

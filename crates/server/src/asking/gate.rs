@@ -67,24 +67,20 @@ impl<T> Gate<T> {
         mem::take(&mut self.queue)
     }
 
-    /// Takes the next request that is to be made now. Those that nothing waits for are dropped.
-    pub(crate) fn next(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
+    /// Takes the next request that is to be made now.
+    pub(crate) fn next(&mut self) -> Option<T> {
         if self.under_way == self.concurrency {
             return None;
         }
-        let next = loop {
-            let next = self.queue.pop_front()?;
-            if is_wanted(&next) {
-                break next;
-            }
-        };
+        let next = self.queue.pop_front()?;
         self.under_way += 1;
         Some(next)
     }
 
-    /// Returns the number of requests that are queued.
-    pub(crate) fn queued(&self) -> usize {
-        self.queue.len()
+    /// Takes the oldest queued requests that have expired, which are not to be made.
+    pub(crate) fn expire(&mut self, has_expired: impl Fn(&T) -> bool) -> Vec<T> {
+        let queue = &mut self.queue;
+        std::iter::from_fn(|| queue.pop_front_if(|request| has_expired(request))).collect()
     }
 
     /// Returns the number of requests that are under way or queued.
@@ -106,16 +102,21 @@ mod tests {
         let mut gate = gate(2);
         let admitted = [1, 2, 3, 4, 5].map(|n| gate.admit(n));
         assert_eq!(admitted, [Some(1), Some(2), None, None, None]);
-        assert_eq!(gate.next(|_| true), None);
+        assert_eq!(gate.next(), None);
         let mut next = || {
             assert_eq!(gate.ended(Some(Ending::Answered), "", 0), None);
-            gate.next(|&n| n != 4)
+            gate.next()
         };
-        assert_eq!([next(), next(), next()], [Some(3), Some(5), None]);
+        assert_eq!(
+            [next(), next(), next(), next()],
+            [Some(3), Some(4), Some(5), None]
+        );
         assert_eq!(gate.len(), 1);
         assert_eq!([6, 7, 8].map(|n| gate.admit(n)), [Some(6), None, None]);
         assert_eq!(gate.ended(None, "", 0), None);
-        assert_eq!(gate.next(|&n| n == 8), Some(8));
+        let has_expired = |n: &u32| *n != 8;
+        assert_eq!(gate.expire(has_expired), [7]);
+        assert_eq!(gate.next(), Some(8));
     }
 
     #[test]
@@ -125,10 +126,10 @@ mod tests {
             let _ = gate.admit(n);
         }
         assert_eq!(gate.ended(Some(Ending::Unavailable), "", 0), None);
-        assert_eq!(gate.next(|_| true), Some(2));
+        assert_eq!(gate.next(), Some(2));
         let refused = gate.ended(Some(Ending::Unavailable), "", 0);
         assert_eq!(refused.expect("it has opened"), [3, 4]);
-        assert!(gate.is_open() && gate.next(|_| true).is_none());
+        assert!(gate.is_open() && gate.next().is_none());
         assert!(!gate.may_ask(999) && gate.may_ask(1000));
         assert_eq!(gate.admit(5), Some(5), "none is under way");
     }

@@ -55,8 +55,8 @@ impl OfKind {
     }
 
     /// Counts questions that have left the queue without being asked.
-    pub(super) fn expired(&self, count: usize) {
-        self.asked[Asked::Expired as usize].add(count as u64);
+    pub(super) fn not_asked(&self, how: Asked, count: usize) {
+        self.asked[how as usize].add(count as u64);
         self.waiting.sub(count as u64);
     }
 }

@@ -80,8 +80,8 @@ struct Pending {
 }
 
 impl Pending {
-    fn is_due(&self, now_ms: u64) -> bool {
-        now_ms < self.queued_ms + QUEUED_MS_MAX
+    fn has_expired(&self, now_ms: u64) -> bool {
+        now_ms >= self.queued_ms + QUEUED_MS_MAX
     }
 }
 
@@ -102,7 +102,7 @@ impl fmt::Debug for Pending {
 /// A question that is asked. It is answered when this is dropped, at the latest.
 struct Open {
     back_end: Arc<BackEnd>,
-    /// The one whose time-outs count together.
+    /// Its time-outs count as one failure.
     client: Box<str>,
     asked: Instant,
     /// `None` once it is answered.
@@ -277,13 +277,12 @@ impl BackEnd {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
         let refused = state.gate.ended(said.ending, client, now_ms);
-        let queued = state.gate.queued();
-        let next = state.gate.next(|pending| pending.is_due(now_ms));
-        let expired = queued - state.gate.queued() - usize::from(next.is_some());
+        let expired = state.gate.expire(|pending| pending.has_expired(now_ms));
+        let next = state.gate.next();
         let trouble = said.trouble.as_ref();
         let trouble = trouble.filter(|_| state.warnings.is_due(now_ms) || refused.is_some());
         drop(state);
-        figures.expired(expired);
+        figures.not_asked(Asked::Expired, expired.len());
         let (kind, url) = (self.kind.name(), &self.url);
         if let Some(trouble) = trouble {
             warn!("hook {kind} {url}: {trouble}");
@@ -291,8 +290,7 @@ impl BackEnd {
         if let Some(refused) = refused {
             let pause = self.options.pause;
             warn!("hook {kind} {url}: not asked for {pause:?}");
-            figures.waiting.sub(refused.len() as u64);
-            refused.iter().for_each(|_| figures.asked(Asked::Paused));
+            figures.not_asked(Asked::Paused, refused.len());
         }
         next
     }

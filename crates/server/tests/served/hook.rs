@@ -459,7 +459,7 @@ fn a_centrifuge_client_that_is_refused_is_told_not_to_come_back() {
             loop {
                 match socket.next() {
                     Seen::Close(code, reason) => return (code, reason),
-                    // One that only listens is told so before the close.
+                    // A one-way client gets a push before the close.
                     Seen::Text(push) if push.starts_with("{\"disconnect\":{\"code\":350") => {}
                     other => panic!("{other:?}"),
                 }

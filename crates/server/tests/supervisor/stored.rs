@@ -24,7 +24,7 @@ const FIRST_SOURCE: i32 = 200;
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
-    /// With their names.
+    /// The descriptors by name (`FDNAME`).
     stored: Vec<(String, OwnedFd)>,
 }
 
@@ -76,7 +76,7 @@ impl Manager {
         }
     }
 
-    /// Starts it as a service manager does, with what is stored.
+    /// Starts the server as a service manager does, with the stored descriptors.
     fn start(&mut self, veche: &mut Veche) {
         let serve = veche.command();
         let sources: Vec<OwnedFd> = self
@@ -168,7 +168,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
         assert_eq!(manager.stored.len() as u64, sockets, "each is stored once");
     }
 
-    // What came by number is not left open beside what is used.
+    // The inherited descriptors are closed once they have been duplicated.
     let mut other = Veche::start("stored-not", "");
     until("the same descriptors as without a store", || {
         // The socket of the notifier is one more.
@@ -179,7 +179,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
     assert!(Socket::open(address, "/").is_alive());
 }
 
-/// Nobody would accept from them: clients would hang instead of being refused.
+/// Clients would hang on a socket that nothing accepts from, instead of being refused.
 #[test]
 fn sockets_of_addresses_that_are_gone_are_given_up() {
     let mut manager = Manager::new("stored-moved");

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::Http;
 
-/// As Prometheus asks.
+/// The header by which Prometheus asks for OpenMetrics.
 const ACCEPT: &str = "Accept: application/openmetrics-text;version=1.0.0\r\n";
 
 /// One scrape: samples by name and labels as they are written.

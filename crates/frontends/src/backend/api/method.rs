@@ -1,12 +1,12 @@
 //! The methods of the API: their names, and how each is carried out.
 
 use veche_hub::{ConnectionId, Question};
+use veche_types::nearest;
 
 use crate::backend::admin::{self, Look};
 use crate::backend::command::{self, BadCommand, Command, Target};
 use crate::backend::{Backend, METHOD_NOT_FOUND, Progress, Shape, Unwilling};
 use crate::context::shared::Shared;
-use veche_types::nearest;
 
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

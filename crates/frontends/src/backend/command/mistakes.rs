@@ -1,9 +1,11 @@
 //! Errors of objects: their texts, and fields that are not known.
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
+use veche_types::nearest;
 
 use crate::backend::{BAD_REQUEST, UNKNOWN_CHANNEL};
-use veche_types::nearest;
 
 /// What is wrong with an object; the text is for the person who wrote it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,14 +99,14 @@ pub(crate) fn despite_unknown_fields<T, E>(
     mut attempt: impl FnMut(&[u8]) -> Result<T, E>,
     unknown_field: impl Fn(&E) -> Option<usize>,
 ) -> Result<T, E> {
-    let mut rest = bytes.to_vec();
+    let mut rest = Cow::Borrowed(bytes);
     for _ in 0..UNKNOWN_MAX {
         let error = match attempt(&rest) {
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
         if unknown_field(&error)
-            .and_then(|end| blank_field(&mut rest, end))
+            .and_then(|end| blank_field(rest.to_mut(), end))
             .is_none()
         {
             return Err(error);

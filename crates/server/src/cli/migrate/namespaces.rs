@@ -5,7 +5,7 @@ use super::settings::Settings;
 
 /// What the rest of the configuration means for namespaces.
 pub(super) struct Around {
-    /// There are tokens.
+    /// Whether the configuration has keys for tokens.
     pub(super) has_tokens: bool,
     /// There are hooks for subscriptions and publications.
     pub(super) asks_to_subscribe: bool,

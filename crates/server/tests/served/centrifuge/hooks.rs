@@ -473,7 +473,7 @@ fn one_that_says_nothing_is_given_up() {
         );
         let (mut ann, mut bob) = (connect(&server, "ann"), connect(&server, "bob"));
         let internal: Value = serde_json::from_str(INTERNAL).expect("JSON");
-        // One client whose calls are slow keeps nobody else from being answered.
+        // Slow calls of one client do not affect another client.
         for id in 2..6 {
             assert_eq!(ann.ask(rpc(id, "wait"))["error"], internal);
         }
