@@ -10,8 +10,8 @@ use std::time::Duration;
 use clap::Args;
 use veche_terminal::exit::{Exit, Failure, print, written};
 
-use super::control::{self, Control};
-use super::{ControlArgs, status};
+use super::control::{self, Control, ControlArgs};
+use super::status;
 use crate::dump::{Cut, Wanted, receive};
 use crate::supervisor::request::{Command, Request};
 

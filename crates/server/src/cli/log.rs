@@ -10,8 +10,7 @@ use std::path::Path;
 use clap::Args;
 use veche_terminal::exit::{Exit, Failure, written};
 
-use super::ControlArgs;
-use super::control;
+use super::control::{self, ControlArgs};
 use crate::decisions::Wanted;
 use crate::supervisor::request::{Command, Request};
 

@@ -15,10 +15,11 @@ use self::url::Url;
 use super::argument::{Arguments, as_number};
 use super::fault;
 use crate::ConnectionId;
-use crate::close::{REASON_BYTES_MAX, is_close_code};
+use crate::close::is_close_code;
 use crate::desk::Desk;
 use crate::dial::Dial;
 use crate::effects::Effect;
+use veche_types::codes::REASON_BYTES_MAX;
 
 pub(super) fn install(
     lua: &Lua,
