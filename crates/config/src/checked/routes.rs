@@ -12,7 +12,7 @@ use super::{Checker, Served, list, rate, size, text, word};
 use crate::directives::methods_listed;
 use crate::names::{ChannelPattern, Identity, METHODS, MethodSet, OriginRule, RoutePath, Segment};
 use crate::raw::Table;
-use crate::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket};
+use crate::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket, listeners_called};
 use crate::value::Value;
 
 /// What a route would serve. Known of routes with a problem elsewhere too, so that one in another's way is told at once.
@@ -464,27 +464,6 @@ impl Checker<'_> {
             }
         }
     }
-}
-
-/// The places of the listeners with that name, or else with that role.
-pub(crate) fn listeners_called<'l>(
-    listen: &str,
-    listeners: impl Iterator<Item = (Option<&'l str>, Option<Role>)>,
-) -> Vec<usize> {
-    let role = match listen {
-        "public" => Some(Role::Public),
-        "internal" => Some(Role::Internal),
-        _ => None,
-    };
-    let wanted = |(name, its_role): (Option<&str>, Option<Role>)| match role {
-        Some(_) => its_role == role,
-        None => name == Some(listen),
-    };
-    listeners
-        .enumerate()
-        .filter(|(_, listener)| wanted(*listener))
-        .map(|(index, _)| index)
-        .collect()
 }
 
 fn did_you_mean_method(found: &str) -> String {

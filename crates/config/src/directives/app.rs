@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Change, Default, Directive, Section, seconds};
+use super::row::{Default, Directive, Section, seconds};
 use crate::value::Kind;
 
 /// What `script` is made of.
@@ -34,7 +34,7 @@ pub(super) const FILES: Kind = Kind::Text {
 };
 
 pub(super) static APP: &[Directive] = &[
-    row(
+    Section::App.row(
         "name",
         Kind::Text {
             expected: "a name of letters, digits, \"-\" and \"_\"",
@@ -42,52 +42,40 @@ pub(super) static APP: &[Directive] = &[
         Default::Required,
         "What routes and the log call it. Unlike the names of other apps.",
     ),
-    row(
+    Section::App.row(
         "script",
         SCRIPT,
         Default::Required,
         "The Lua file that is run. What it `require`s is looked for in its folder.",
     ),
-    row(
+    Section::App.row(
         "memory",
         MEMORY,
         Default::Toml("\"64MiB\""),
         "What the script may allocate in one worker. Beyond it an allocation fails with an error, which ends the handler that asked for it.",
     ),
-    row(
+    Section::App.row(
         "cpu_budget",
         CPU_BUDGET,
         Default::Toml("\"20ms\""),
         "Time on the processor that a handler may use between two waits. Beyond it the handler is ended with an error, since all other connections of its worker wait meanwhile.",
     ),
-    row(
+    Section::App.row(
         "request_timeout",
         REQUEST_TIMEOUT,
         Default::Toml("\"1m\""),
         "How long an HTTP handler may take to answer, and from one write to the next where it answers in parts. Beyond it the client gets 504, or a response that breaks off, and what the handler waits for fails. The same goes for handlers that decide on what Centrifuge clients ask, which get error 100 then. `\"off\"` or `0`: as long as it likes.",
     ),
-    row(
+    Section::App.row(
         "files",
         FILES,
         Default::Unset("no folder, and `veche.file` fails"),
         "The folder whose files the script may answer with, by `veche.file`; nothing outside of it ever is sent. Whatever is in it can be asked for where a client has a part in the path, so it is refused if something lies in it that the configuration names, such as the script.",
     ),
-    row(
+    Section::App.row(
         "options",
         Kind::Table,
         Default::Unset("an empty table"),
         "Whatever the script wants to know, as `veche.config` there: any TOML, for example `{ greeting = \"hi\", rooms = [\"a\", \"b\"] }`. `veche config` shows it, so it is no place for secrets.",
     ),
 ];
-
-const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
-    Directive {
-        section: Section::App,
-        name,
-        kind,
-        default,
-        handlers: &[],
-        change: Change::Reload,
-        doc,
-    }
-}

@@ -1,6 +1,6 @@
 //! The rows of `[[namespace]]`.
 
-use super::{Change, Default, Directive, Section, seconds};
+use super::row::{Change, Default, Directive, Section, seconds};
 use crate::value::Kind;
 
 /// The most publications that one channel may keep.
@@ -14,7 +14,7 @@ const TIME: Kind = Kind::Duration {
 };
 
 pub(super) static NAMESPACE: &[Directive] = &[
-    row(
+    Section::Namespace.row(
         "name",
         Kind::Namespace,
         Default::Required,
@@ -29,7 +29,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             "Whether its channels can be heard together: who is subscribed to `chat:*` (`*` for the namespace `\"\"`) hears all of them but what is private or for named users; `subscribe` says who may; on routes with `handler = \"push\"` only where that is `\"client\"`. No name with a slash in front is heard by `*`. What comes that way has no place in `chat:*`, which remembers nothing, and names its channel as `channel`, and in the tag `channel` for SDKs that don't show that. All channels of such a namespace are ordered by one worker.",
         )
     },
-    row(
+    Section::Namespace.row(
         "history_size",
         Kind::Integer {
             min: 1,
@@ -39,7 +39,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"off\""),
         "How many publications each channel keeps. With it they are numbered, clients of routes with `positions = true` can come back to where they were, and `POST /api/history` reads them. Off (also `0`): a publication is for those who are there.",
     ),
-    row(
+    Section::Namespace.row(
         "history_bytes",
         Kind::Size {
             min: 1 << 20,
@@ -49,19 +49,19 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Unset("they share what is left of `history_bytes` in `[limits]`"),
         "The memory for the history of its channels, taken from `history_bytes` in `[limits]` and reserved for them: they evict no history of other namespaces, and no other namespace evicts theirs. The sum over all namespaces may not exceed the limit. See [the guide](../guide/history.md#what-it-takes).",
     ),
-    row(
+    Section::Namespace.row(
         "history_ttl",
         TIME,
         Default::Toml("\"1h\""),
         "How long each of them is kept at most.",
     ),
-    row(
+    Section::Namespace.row(
         "position_ttl",
         TIME,
         Default::Toml("\"1d\""),
         "How long a channel to which nobody is subscribed keeps its position, from its last publication on; at least as long as publications. Who comes back later is told that something may be missing.",
     ),
-    row(
+    Section::Namespace.row(
         "recovery",
         Kind::Word {
             words: &["missed", "latest"],
@@ -70,7 +70,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"missed\""),
         "What a client gets that comes back. `\"missed\"`: every publication since, at most 300, or word that they are not all there any more. `\"latest\"`: the latest one, if it does not have that; for channels whose publications are states, such as prices.",
     ),
-    row(
+    Section::Namespace.row(
         "delta",
         Kind::Word {
             words: &["off", "fossil"],
@@ -79,37 +79,37 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"off\""),
         "Whether clients of routes with `handler = \"centrifuge\"` that ask for it are told what has changed since the publication before, in place of the whole. `\"fossil\"`: in Fossil's format, which the SDKs read. Needs `history_size`. Which publications go out so, says `delta_publish`.",
     ),
-    row(
+    Section::Namespace.row(
         "delta_publish",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
         "Whether that is done with every publication, those of clients too, and not only with those that say `\"delta\":true`.",
     ),
-    row(
+    Section::Namespace.row(
         "tags_filter",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
         "Whether clients of routes with `handler = \"centrifuge\"` may say, when they subscribe, which tags a publication has to have for them; the others they don't get. Not together with deltas. See [the guide](../guide/centrifuge.md#by-tags).",
     ),
-    row(
+    Section::Namespace.row(
         "presence",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
         "Whether channels know who is there: `POST /api/presence` and `/api/presence_stats`, and `presence` of Centrifuge clients that are subscribed. Counts those who subscribe from then on.",
     ),
-    row(
+    Section::Namespace.row(
         "join_leave",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
         "Whether subscribers are told who joins and who leaves. For channels of some people, not of thousands: each who comes is told to all.",
     ),
-    row(
+    Section::Namespace.row(
         "force_push_join_leave",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
         "With `join_leave`: whether clients of routes with `handler = \"centrifuge\"` get joins and leaves without asking for them (`joinLeave: true`).",
     ),
-    row(
+    Section::Namespace.row(
         "leave_delay",
         Kind::Duration {
             min: seconds(1),
@@ -119,7 +119,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"5s\""),
         "How long after a user's last connection has gone he is there still, unless he comes back: who reloads a page neither leaves nor joins. With it users join and leave, with the first and the last of their connections. Off (also `0`): each connection does by itself. Nobody waits for those without a name.",
     ),
-    row(
+    Section::Namespace.row(
         "events",
         Kind::Word {
             words: &["off", "occupancy", "members"],
@@ -128,7 +128,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"off\""),
         "What of its channels is told to the back end, by `[events]`. `\"occupancy\"`: when a channel gets its first subscriber and has lost its last one for `leave_delay`; in the namespace `\"#\"`, when users come and go; and when somebody wants the latest publication of a channel with `recovery = \"latest\"` that has none. `\"members\"`: also who joins and leaves.",
     ),
-    row(
+    Section::Namespace.row(
         "slow_consumer",
         Kind::Word {
             words: &["disconnect", "miss"],
@@ -137,7 +137,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"disconnect\""),
         "What becomes of a subscriber that reads more slowly than is published. `\"disconnect\"`: it is closed when `outbox_bytes` wait for it, or its route's `outbox_full` says what is dropped. `\"miss\"`: what is published while half of that waits is not for it, and it stays; for what is soon out of date, such as cursors and typing. On routes whose `outbox_full` drops something that is what counts. Not with `history_size`. Counted in `veche_publications_dropped_total`, and `veche status --slow` names such clients.",
     ),
-    row(
+    Section::Namespace.row(
         "subscribe",
         Kind::Word {
             words: &["none", "token", "client", "hook"],
@@ -146,7 +146,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"none\""),
         "Which clients of routes with `handler = \"centrifuge\"` may subscribe by themselves. `\"none\"`: none of them, and so it is in namespaces that are not named here (error 103). `\"token\"`: those with a subscription token for the channel. `\"client\"`: every one; but a channel whose name goes on with a `$` behind the namespace (`chat:$42`, `$42`) is private and needs a token, and one that ends with a `#` and users (`dialog:7#ann,bob`) is for those users only. `\"hook\"`: whom the back end lets in, which `[hooks]` asks, or the route's app; of private channels too, and of those of named users for these. Nobody subscribes to another user's own channel (`#ann`); his own every user hears anyway. See [the guide](../guide/centrifuge.md).",
     ),
-    row(
+    Section::Namespace.row(
         "publish",
         Kind::Word {
             words: &["none", "subscriber", "client", "hook"],
@@ -155,13 +155,13 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"none\""),
         "Which of these clients may publish by themselves: none, those who are subscribed to the channel, or every one, subscribed or not (to private channels only subscribers, to channels of named users only those). `\"hook\"`: whom the back end lets, which `[hooks]` asks each time, or the route's app; to channels of named users only those.",
     ),
-    row(
+    Section::Namespace.row(
         "allow_history",
         READING,
         Default::Toml("\"subscriber\""),
         "Which of these clients may read the history of a channel: none, those who are subscribed to it, or every one, subscribed or not (of private channels only subscribers, of channels of named users only those). Recovery is not affected.",
     ),
-    row(
+    Section::Namespace.row(
         "allow_presence",
         READING,
         Default::Toml("\"subscriber\""),
@@ -174,15 +174,3 @@ const READING: Kind = Kind::Word {
     words: &["none", "subscriber", "client"],
     hidden: &[],
 };
-
-const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
-    Directive {
-        section: Section::Namespace,
-        name,
-        kind,
-        default,
-        handlers: &[],
-        change: Change::Reload,
-        doc,
-    }
-}

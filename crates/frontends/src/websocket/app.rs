@@ -6,9 +6,10 @@
 use veche_hub::ConnectionId;
 use veche_proto::websocket::{Codecs, Event};
 use veche_types::AppId;
+use veche_types::codes::CloseCode;
 
 use super::{Phase, Session, Side, Socket, cost};
-use crate::context::app::{CLOSED_WITHOUT_CODE, Request};
+use crate::context::app::Request;
 use crate::context::apps::Apps;
 use crate::context::pace::Paced;
 use crate::context::shared::Shared;
@@ -90,7 +91,7 @@ impl Socket {
         match event {
             _ if paced == Paced::Drop => shared.stats.messages_dropped.add(1),
             _ if paced == Paced::Close => {
-                let (code, reason) = crate::context::close::TOO_FAST;
+                let (code, reason) = CloseCode::TooFast.parts();
                 self.outpaced(id, shared);
                 self.app_over(apps, id, code, reason, shared);
             }
@@ -114,7 +115,7 @@ impl Socket {
                 self.app_over(
                     apps,
                     id,
-                    code.unwrap_or(CLOSED_WITHOUT_CODE),
+                    code.unwrap_or(CloseCode::NoCode.code()),
                     reason,
                     shared,
                 );

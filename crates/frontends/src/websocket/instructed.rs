@@ -5,6 +5,7 @@ use std::sync::Arc;
 use veche_hub::{
     Answer, ChannelName, ConnectionId, Deed, Instruction, Subscribe, SubscribeOptions, Ticket,
 };
+use veche_types::codes::CloseCode;
 
 use super::{Session, Socket};
 use crate::context::members::connection_id;
@@ -62,7 +63,7 @@ impl Socket {
             Deed::Refresh {
                 is_expired: true, ..
             } => {
-                let (code, reason) = crate::context::close::EXPIRED;
+                let (code, reason) = CloseCode::Expired.parts();
                 self.close(id, code, reason, shared);
             }
             Deed::Refresh { expires_at_s, .. } => self.prolong(*expires_at_s),

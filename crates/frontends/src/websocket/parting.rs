@@ -1,9 +1,9 @@
 //! Reports the end of a session to watchers.
 
 use veche_hub::ConnectionId;
+use veche_types::codes::CloseCode;
 
 use super::{Session, Socket};
-use crate::context::app::CLOSED_ABNORMALLY;
 use crate::context::note::Decision;
 use crate::context::shared::Shared;
 
@@ -27,7 +27,12 @@ impl Socket {
     /// The same where the transport is gone; without effect after a Close.
     pub(super) fn vanished(&self, id: ConnectionId, shared: &Shared) {
         if !self.is_closing() && shared.ports.outboxes.takes_publications(id) {
-            self.parted(id, CLOSED_ABNORMALLY, "the connection was cut", shared);
+            self.parted(
+                id,
+                CloseCode::Abnormal.code(),
+                "the connection was cut",
+                shared,
+            );
         }
     }
 }
