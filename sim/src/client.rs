@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::carrier::{Carrier, Decides};
 use crate::channels::{self, CHANNELS, GIVEN, Kind};
+use crate::data::offset_of;
 use crate::failure::{Check, promise};
 use crate::fate::Decided;
 use crate::ledger::{Ledger, Place};

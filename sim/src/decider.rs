@@ -6,10 +6,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use veche_frontends::hooks::{Decider, Given, Grant, Kind, Question, QuestionId, Verdict, json};
+use veche_frontends::hooks::{Decider, Kind, Question, QuestionId};
 use veche_hub::ConnectionId;
 
-use crate::channels::{CHANNELS, GIVEN};
 use crate::data::number_in_text;
 use crate::failure::{Check, promise};
 use crate::fate::{Decided, Fate};

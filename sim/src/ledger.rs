@@ -239,7 +239,7 @@ impl Ledger {
     }
 
     /// Somebody got a publication; its source.
-    pub(crate) fn heard(&self, channel: usize, number: u64) -> Result<Source, crate::Failure> {
+    pub(crate) fn heard(&self, channel: usize, number: u64) -> Result<Source, Failure> {
         let name = CHANNELS[channel].name;
         let found = self.books[channel].publications.get(number as usize);
         let fate = found.map(|one| one.fate);

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::carrier::Carrier;
 use crate::failure::Check;
 use crate::peers::POSTS;
-use crate::posts::{Address, Posted};
+use crate::posts::{Address, Posted, envelope};
 use crate::seen::Event;
 use crate::site;
 use crate::world::World;

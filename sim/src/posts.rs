@@ -179,7 +179,12 @@ fn written(encoding: Encoding, commands: &[Value]) -> Vec<u8> {
     out
 }
 
-fn envelope(encoding: Encoding, node: &str, session: &str, commands: &[Value]) -> Vec<u8> {
+pub(crate) fn envelope(
+    encoding: Encoding,
+    node: &str,
+    session: &str,
+    commands: &[Value],
+) -> Vec<u8> {
     let commands = written(encoding, commands);
     match encoding {
         Encoding::Protobuf => protobuf::envelope(node, session, &commands),

@@ -18,7 +18,7 @@ use crate::disk::Disk;
 use crate::drain::Drain;
 use crate::failure::{Check, promise};
 use crate::glue::{Arrival, Begin, Output, RECEIVE_BYTES_MAX, Told};
-use crate::ledger::{CLIENTS, Ledger, Source};
+use crate::ledger::Ledger;
 use crate::network::{LinkId, Network};
 use crate::peers::Peers;
 use crate::phase::Phase;

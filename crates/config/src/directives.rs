@@ -5,7 +5,7 @@
 
 use super::names::METHODS;
 use super::value::{Kind, WORKERS_MAX};
-use row::{KEEP, NETWORKS, ROTATE, seconds};
+use row::{KEEP, NETWORKS, ROTATE};
 
 mod access_log;
 mod acme;
@@ -21,9 +21,7 @@ mod route;
 mod row;
 mod service;
 
-pub(crate) use row::{
-    APP_HANDLERS, Change, Default, Directive, HANDLERS, ROLES, Section, WEBSOCKET_HANDLERS,
-};
+pub(crate) use row::{Change, Default, Directive, ROLES, Section};
 
 impl Section {
     /// Its directives.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use url::Url;
-use veche_calls::{SecretUrl, masked};
+use veche_calls::SecretUrl;
 use veche_frontends::identity::token::Place;
 use veche_jwt::Rules;
 

@@ -1,6 +1,6 @@
 //! The rows of `[[namespace]]`.
 
-use super::row::{Change, Default, Directive, Section, seconds};
+use super::row::{Default, Directive, Section, seconds};
 use crate::value::Kind;
 
 /// The most publications that one channel may keep.
@@ -20,15 +20,13 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Required,
         "Its channels are those whose names begin with this and a `:`, as `chat:42` does in `chat`. `\"\"` has the channels without a `:`, `\"#\"` those of users, to which `user` publishes. A name that begins with a slash is a pattern of whole names: `\"/users/:user/orders\"` is for `/users/ann/orders`, each `:NAME` for any text without a slash. Of the channels of a pattern with `:user` clients may subscribe and publish to their own user's only. Where two patterns fit, the one counts that is spelled out where they first differ; patterns go before names.",
     ),
-    Directive {
-        change: Change::Restart,
-        ..row(
-            "wildcard",
-            Kind::Flag { words: &[] },
-            Default::Toml("false"),
-            "Whether its channels can be heard together: who is subscribed to `chat:*` (`*` for the namespace `\"\"`) hears all of them but what is private or for named users; `subscribe` says who may; on routes with `handler = \"push\"` only where that is `\"client\"`. No name with a slash in front is heard by `*`. What comes that way has no place in `chat:*`, which remembers nothing, and names its channel as `channel`, and in the tag `channel` for SDKs that don't show that. All channels of such a namespace are ordered by one worker.",
-        )
-    },
+    Section::Namespace.row(
+        "wildcard",
+        Kind::Flag { words: &[] },
+        Default::Toml("false"),
+        "Whether its channels can be heard together: who is subscribed to `chat:*` (`*` for the namespace `\"\"`) hears all of them but what is private or for named users; `subscribe` says who may; on routes with `handler = \"push\"` only where that is `\"client\"`. No name with a slash in front is heard by `*`. What comes that way has no place in `chat:*`, which remembers nothing, and names its channel as `channel`, and in the tag `channel` for SDKs that don't show that. All channels of such a namespace are ordered by one worker.",
+    )
+    .at_restart(),
     Section::Namespace.row(
         "history_size",
         Kind::Integer {
