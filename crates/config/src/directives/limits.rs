@@ -206,7 +206,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         "\"256MiB\"",
-        "The memory for the history of all channels, bookkeeping included; each worker has an equal share. A namespace with its own `history_bytes` has that part to itself; all other namespaces share the rest. Above the limit publications are evicted from the publisher with the most history, its largest channel first, see [the guide](../guide/history.md#what-it-takes). `veche_history_evicted_total` counts them, and clients that come back are told. Channels without stored publications do not count: their positions may take another quarter of this limit, above which those of channels without subscribers are dropped. The positions of channels in use are bounded by the number of subscriptions only.",
+        "The memory for the history of all channels, bookkeeping included; each worker has an equal share. A namespace with its own `history_bytes` has that part to itself; all other namespaces share the rest. Above the limit publications are evicted from the publisher with the most history, its largest channel first, see [the guide](../guide/history.md#memory). `veche_history_evicted_total` counts them, and clients that come back are told. Channels without stored publications do not count: their positions may take another quarter of this limit, above which those of channels without subscribers are dropped. The positions of channels in use are bounded by the number of subscriptions only.",
     ),
     row(
         "history_answer_max",

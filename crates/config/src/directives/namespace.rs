@@ -47,7 +47,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             words: &[],
         },
         Default::Unset("they share what is left of `history_bytes` in `[limits]`"),
-        "The memory for the history of its channels, taken from `history_bytes` in `[limits]` and reserved for them: they evict no history of other namespaces, and no other namespace evicts theirs. The sum over all namespaces may not exceed the limit. See [the guide](../guide/history.md#what-it-takes).",
+        "The memory for the history of its channels, taken from `history_bytes` in `[limits]` and reserved for them: they evict no history of other namespaces, and no other namespace evicts theirs. The sum over all namespaces may not exceed the limit. See [the guide](../guide/history.md#memory).",
     ),
     row(
         "history_ttl",
@@ -89,7 +89,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "tags_filter",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
-        "Whether clients of routes with `handler = \"centrifuge\"` may say, when they subscribe, which tags a publication has to have for them; the others they don't get. Not together with deltas. See [the guide](../guide/centrifuge.md#by-tags).",
+        "Whether clients of routes with `handler = \"centrifuge\"` may say, when they subscribe, which tags a publication has to have for them; the others they don't get. Not together with deltas. See [the guide](../guide/centrifuge.md#filters-by-tags).",
     ),
     row(
         "presence",
