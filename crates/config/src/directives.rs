@@ -154,57 +154,57 @@ impl Section {
     )]
     pub(crate) fn doc(self) -> &'static str {
         match self {
-            Self::Server => "The process: its threads, its log, its control socket.",
+            Self::Server => "The process: its threads, log and control socket.",
             Self::AccessLog => {
-                "A line for each request that was answered and each WebSocket session that has ended, in a file of its own. There is none unless `file` says where."
+                "A log file with a line for each answered request and each finished WebSocket session. Disabled unless `file` is set."
             }
             Self::Listen => {
-                "An address to listen on, and who is expected there. Write one for each address; there is at least one. A peer that is silent for a minute is asked by TCP whether it is there (keep-alive), then every 15 seconds, and after four questions without an answer its connection ends: one that vanished is noticed within two minutes."
+                "An address to listen on and its role. One section per address, at least one. A peer that is silent for a minute is probed by TCP (keep-alive), then every 15 seconds, and after four probes without an answer its connection ends: a vanished peer is detected within two minutes."
             }
             Self::Acme => {
-                "Who issues the certificates of listeners with `tls = { acme = [\"NAME\"] }`, and where they are kept. Without the section the defaults count. See [the guide](../guide/tls.md#certificates-by-acme)."
+                "The issuer of certificates for listeners with `tls = { acme = [\"NAME\"] }`, and their storage. Without the section the defaults apply. See [the guide](../guide/tls.md#certificates-by-acme)."
             }
             Self::App => {
-                "A script that routes with `handler = \"lua\"` lead to. It runs once in each worker, for all its routes together. A script that needs no options can be named by its route, without a section of its own."
+                "A script for routes with `handler = \"lua\"`. It runs once in each worker, for all its routes together. A script without options can be named by its route, without a section."
             }
             Self::Service => {
-                "A script that works by itself, without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own, beside the connections of one of the workers."
+                "A script that runs without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own on one of the workers."
             }
             Self::Route => {
-                "Which requests a handler gets. The most specific path wins, whatever the order in the file: a literal piece before a parameter, a parameter before a prefix."
+                "The requests of a handler. The most specific path wins, whatever the order in the file: a literal segment over a parameter, a parameter over a prefix."
             }
             Self::Namespace => {
-                "What channels of one kind do beside reaching those who are subscribed. Channels of a namespace that is not named here remember nothing. See [the guide](../guide/history.md)."
+                "Options of channels, by the part of their name before `:`. Channels of a namespace without a section have no history. See [the guide](../guide/history.md)."
             }
             Self::History => {
-                "Where what channels remember is kept, beyond the life of the server process. See [the guide](../guide/history.md#on-disk)."
+                "Storage of history on disk, beyond the life of the server process. See [the guide](../guide/history.md#on-disk)."
             }
             Self::Limits => {
-                "What one client may take, and all of them together. The defaults are meant for a server on the open internet."
+                "Limits per client and in total. The defaults suit a server on the open internet."
             }
             Self::Jwt => {
-                "Tokens that say who a client is, for routes with `identity = \"jwt\"`: whose, and by which keys they are checked. See [the guide](../guide/identity.md)."
+                "Verification of tokens for routes with `identity = \"jwt\"`: issuers and keys. See [the guide](../guide/identity.md)."
             }
             Self::SubscriptionJwt => {
-                "Keys and rules for the subscription tokens of routes with `handler = \"centrifuge\"` and `identity = \"jwt\"`, where they differ from those of connection tokens. Without the section `[jwt]` counts for both; with it nothing of `[jwt]` counts for subscription tokens."
+                "Keys and rules for the subscription tokens of routes with `handler = \"centrifuge\"` and `identity = \"jwt\"`, where they differ from those of connection tokens. Without the section `[jwt]` applies to both; with it nothing of `[jwt]` applies to subscription tokens."
             }
             Self::IdentityHook => {
-                "How the back end is asked who a client is, for routes with `identity = \"http:URL\"`. See [the guide](../guide/identity.md)."
+                "Requests to the back end for the user of a handshake, for routes with `identity = \"http:URL\"`. See [the guide](../guide/identity.md)."
             }
             Self::Hooks => {
-                "What clients of routes with `handler = \"centrifuge\"` may do by the word of the back end, which is asked over HTTP before their command is carried out, as Centrifugo asks its proxies. Each kind of command has a URL of its own, and those without one are not asked about; it is one back end for all such routes, and which channels are asked about each `[[namespace]]` says. See [the guide](../guide/hooks.md)."
+                "Requests to the back end that decide on commands of clients on routes with `handler = \"centrifuge\"`, as Centrifugo's proxies do. Each kind of command has a URL of its own, and those without one have no hook; `[[namespace]]` determines the channels. See [the guide](../guide/hooks.md)."
             }
             Self::Pam => {
-                "How the passwords of clients are judged by the machine's PAM, for routes with `identity = \"pam:SERVICE\"`. See [the guide](../guide/identity.md#passwords-of-the-machine)."
+                "Checks of passwords by the machine's PAM, for routes with `identity = \"pam:SERVICE\"`. See [the guide](../guide/identity.md#passwords-of-the-machine)."
             }
             Self::Events => {
-                "What happens to channels and users, told to the back end. See [the guide](../guide/events.md)."
+                "Reports of changes of channels and users to the back end. See [the guide](../guide/events.md)."
             }
             Self::Api => {
                 "The API for the back end, on every internal listener under `/api/` and on routes with `handler = \"api\"`."
             }
             Self::Admin => {
-                "The operator's page, on every internal listener under `/admin/`: figures as they change, channels and users, the log. There is none without a key. See [the guide](../guide/admin.md)."
+                "The operator's page, on every internal listener under `/admin/`: live figures, channels and users, the log. Disabled without a key. See [the guide](../guide/admin.md)."
             }
         }
     }
@@ -302,7 +302,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("\"auto\""),
         handlers: &[],
         change: Change::Restart,
-        doc: "Worker threads; each holds its share of the connections. `\"auto\"` is one for each core that the process may use.",
+        doc: "The number of worker threads; each has its share of the connections. `\"auto\"` is one per core available to the process.",
     },
     Directive {
         section: Section::Server,
@@ -314,7 +314,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("\"auto\""),
         handlers: &[],
         change: Change::Restart,
-        doc: "How workers wait for sockets. `\"io_uring\"` costs up to a fifth less for each message, or about the same, before Linux 6.12 up to a fifth more where much comes at once; it takes Linux 6.1 and a container that allows it, and the server does not start without. `\"auto\"` takes it from Linux 6.12 on where it is allowed, else epoll; a line of the log says which and why.",
+        doc: "How workers wait for sockets. `\"io_uring\"` costs up to a fifth less per message, or about the same, before Linux 6.12 up to a fifth more for bulk input; it needs Linux 6.1 and a container that permits it, and the server does not start without. `\"auto\"` uses it from Linux 6.12 on where permitted, else epoll; a line of the log has the choice and the reason.",
     },
     Directive {
         section: Section::Server,
@@ -326,7 +326,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("\"info\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "The least important lines that are still logged. `\"debug\"` has a line for each connection.",
+        doc: "The lowest level that is logged. `\"debug\"` has a line for each connection.",
     },
     Directive {
         section: Section::Server,
@@ -338,7 +338,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("\"text\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "`\"text\"` for people, `\"json\"`, an object a line, for collectors.",
+        doc: "`\"text\"` for people; `\"json\"`, one object per line, for collectors.",
     },
     Directive {
         section: Section::Server,
@@ -349,7 +349,7 @@ static SERVER: &[Directive] = &[
         default: Default::Unset("standard error"),
         handlers: &[],
         change: Change::Reload,
-        doc: "The file that the log is appended to, by both processes of the server. Its folder has to exist. On SIGUSR1 it is opened anew, so that another program may move it away.",
+        doc: "The file to append the log to, by both processes of the server. Its folder has to exist. SIGUSR1 reopens it, so that another program may move it away.",
     },
     Directive {
         section: Section::Server,
@@ -358,7 +358,7 @@ static SERVER: &[Directive] = &[
         default: Default::Unset("the file grows"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Before `log_file` would be larger than this it becomes `log_file.1`, which becomes `log_file.2`, and a new one is begun. The server's user has to be allowed to rename files in its folder.",
+        doc: "The size at which `log_file` is renamed to `log_file.1`, which becomes `log_file.2`, and a new one is begun. The server's user must be able to rename files in its folder.",
     },
     Directive {
         section: Section::Server,
@@ -389,7 +389,7 @@ static SERVER: &[Directive] = &[
         default: Default::Unset("whoever starts the server"),
         handlers: &[],
         change: Change::Restart,
-        doc: "Whom the server process belongs to, where the server is started as root: the supervisor binds ports and stays root, and what speaks with the network is nobody of importance. Without supplementary groups. That user has to be able to read scripts, pages, certificates and their keys, and to rename files in the folders of logs that are rotated; log files are given to it.",
+        doc: "The user of the server process, where the server is started as root: the supervisor binds ports and stays root, and the process that serves the network is unprivileged. Without supplementary groups. That user must be able to read scripts, pages, certificates and keys, and to rename files in the folders of rotated logs; log files are given to it.",
     },
     Directive {
         section: Section::Server,
@@ -409,7 +409,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("false"),
         handlers: &[],
         change: Change::Restart,
-        doc: "Locks the server process in (Landlock): it can read the folders of the files that are named here (scripts, pages, certificates, keys, this file's own) and what libraries need for names, zones and authorities, write to the folders of its logs, of ordered certificates, of `history.path`, `api.blocks` and `server.snapshots`, and run nothing. Newer kernels also keep it from binding TCP ports, from connecting to ports that are not named here (without scripts and `[acme]` only), and from sending signals outside; the log says at start what is enforced. A reload that names other folders or ports needs a restart. Refuses to start where the kernel can't do it.",
+        doc: "Confines the server process (Landlock): it can read the folders of the files named here (scripts, pages, certificates, keys, this file's own) and what libraries need for names, time zones and authorities, write to the folders of its logs, of ordered certificates, of `history.path`, `api.blocks` and `server.snapshots`, and execute nothing. Newer kernels also prevent it from binding TCP ports, from connecting to ports that are not named here (without scripts and `[acme]` only), and from sending signals outside; the log lists at the start what is enforced. A reload that names other folders or ports needs a restart. The server does not start where the kernel lacks support.",
     },
     Directive {
         section: Section::Server,
@@ -420,7 +420,7 @@ static SERVER: &[Directive] = &[
         default: Default::Unset("the folder of each script"),
         handlers: &[],
         change: Change::Restart,
-        doc: "The folder from which the paths of `table:save` and `table:load` begin, and the only one that `table:save` can write to where `sandbox` is on. Made if its own folder is there, for the server's user only.",
+        doc: "The folder in which relative paths of `table:save` and `table:load` begin, and the only one that `table:save` can write to if `sandbox` is on. Created if its parent exists, accessible to the server's user only.",
     },
 ];
 
@@ -447,7 +447,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Required,
         handlers: &[],
         change: Change::Restart,
-        doc: "IP address and port: `\"0.0.0.0:80\"` is every IPv4 address of the machine, `\"[::]:80\"` every IPv6 address. With port 0 the system picks a free port, which `veche status` shows.",
+        doc: "IP address and port: `\"0.0.0.0:80\"` is every IPv4 address of the machine, `\"[::]:80\"` every IPv6 address. With port 0 the system chooses a free port, which `veche status` shows.",
     },
     Directive {
         section: Section::Listen,
@@ -459,7 +459,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Toml("\"public\""),
         handlers: &[],
         change: Change::Restart,
-        doc: "Who is expected. `\"public\"`: clients, served by the routes. `\"internal\"`: the back end and the operator, with `/api/*`, `/health` and `/metrics` without a route; on other than loopback addresses it needs `api.keys`. `\"push\"`: the back end over plain TCP, one JSON object a line; it asks for no key, so keep it on loopback or on a network you trust.",
+        doc: "The kind of peers. `\"public\"`: clients, served by the routes. `\"internal\"`: back ends and operators, with `/api/*`, `/health` and `/metrics` without a route; on addresses other than loopback it needs `api.keys`. `\"push\"`: back ends over plain TCP, one JSON object per line; it has no key, so keep it on loopback or a trusted network.",
     },
     Directive {
         section: Section::Listen,
@@ -470,7 +470,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("known by its address"),
         handlers: &[],
         change: Change::Restart,
-        doc: "What routes and metrics call this listener. Unlike the other names of listeners, and unlike the roles.",
+        doc: "The name of this listener for routes and metrics. Unique among listeners, and different from the roles.",
     },
     Directive {
         section: Section::Listen,
@@ -479,7 +479,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("no TLS"),
         handlers: &[],
         change: Change::Reload,
-        doc: "TLS 1.2 and 1.3 on this listener: `https://` and `wss://`, or sealed push lines. Both files are PEM, `certificate` with the chain behind the server's own. `{ acme = [\"push.example.org\"] }` is a certificate for these names that the server gets and renews by itself, see `[acme]`. With a list of several, clients get the one for the name that they ask for: exactly, else by a wildcard, else the first. Files that change are read again by themselves; connections stay as they are.",
+        doc: "TLS 1.2 and 1.3 on this listener: `https://` and `wss://`, or encrypted push lines. Both files are PEM, `certificate` with the intermediate certificates. `{ acme = [\"push.example.org\"] }` is a certificate for these names that the server orders and renews itself, see `[acme]`. Of a list, clients get the certificate for the requested name: exact, else by a wildcard, else the first. Changed files are loaded automatically; existing connections are not affected.",
     },
     Directive {
         section: Section::Listen,
@@ -490,7 +490,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("clients show no certificates"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Certificates of the authorities that vouch for clients: clients have to show a certificate of theirs. Routes with `identity = \"mtls\"` take the user's name from it.",
+        doc: "CA certificates for client certificates: clients need a certificate signed by one of them. Routes with `identity = \"mtls\"` use it to determine the user.",
     },
     Directive {
         section: Section::Listen,
@@ -502,7 +502,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Toml("\"required\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "With `client_ca`: whether clients without a certificate are sent away. One that is shown has to be good either way.",
+        doc: "With `client_ca`: whether clients without a certificate are refused. An invalid certificate is refused in any case.",
     },
     Directive {
         section: Section::Listen,
@@ -511,7 +511,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("everybody"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Networks that may connect; all others are closed at once, before a byte of theirs is read. Behind `trusted_proxies` it is the client's address that counts, and the answer is 403; what a proxy asks for itself, such as its health checks, counts as its own.",
+        doc: "Networks that may connect; all others are closed at once, before any input is read. Behind `trusted_proxies` the client's address is checked instead, and the answer is 403; requests of a proxy itself, such as health checks, have the proxy's address.",
     },
     Directive {
         section: Section::Listen,
@@ -520,7 +520,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("nobody"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Networks that may not connect, though `allow` has them.",
+        doc: "Networks that may not connect even if `allow` includes them.",
     },
     Directive {
         section: Section::Listen,
@@ -529,7 +529,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("none"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Networks of the proxies and load balancers in front. What they say of the client's address is believed, and limits, `allow`, `deny`, applications and the log then mean the client. What others say is ignored, so anybody may send such headers. Where several proxies stand in a row, list all of them.",
+        doc: "Networks of the proxies and load balancers in front. Their headers determine the client's address, to which limits, `allow`, `deny`, applications and the log refer then. Headers of all others are ignored, so they cannot be forged. In a chain of proxies list all of them.",
     },
     Directive {
         section: Section::Listen,
@@ -538,7 +538,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Toml("false"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Every connection begins with a header of the PROXY protocol, version 1 or 2, before TLS and all else: what HAProxy calls `send-proxy` and `send-proxy-v2`, nginx `proxy_protocol on`, and the balancers of clouds the PROXY protocol. The client's address in it is then the connection's own. Only `trusted_proxies` may connect; others, and whoever sends no such header within `handshake_timeout`, are closed. `LOCAL` and `UNKNOWN`, as in health checks, leave the proxy's address. A header has at most 4 KiB of addresses and TLVs, and TLVs are not looked at.",
+        doc: "Every connection begins with a header of the PROXY protocol, version 1 or 2, before TLS: `send-proxy` and `send-proxy-v2` in HAProxy, `proxy_protocol on` in nginx. The client's address in it becomes the connection's. Only `trusted_proxies` may connect; others, and peers that send no such header within `handshake_timeout`, are closed. `LOCAL` and `UNKNOWN`, as in health checks, keep the proxy's address. A header has at most 4 KiB of addresses and TLVs, and TLVs are ignored.",
     },
     Directive {
         section: Section::Listen,
@@ -549,7 +549,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Toml("\"x-forwarded-for\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "Where trusted proxies write the client's address: `X-Forwarded-For`, `Forwarded` (RFC 7239), or a header of their own that has it alone, such as `\"header:CF-Connecting-IP\"`. Only this one is read: proxies pass on what they don't write themselves, as the client sent it. Of a list the last address counts that is no trusted proxy's.",
+        doc: "The header with the client's address from trusted proxies: `X-Forwarded-For`, `Forwarded` (RFC 7239), or one with nothing else in it, such as `\"header:CF-Connecting-IP\"`. Only this one is read: proxies pass on headers that they do not write, as the client sent them. Of a list the last address that is not a trusted proxy's is used.",
     },
     Directive {
         section: Section::Listen,
@@ -562,7 +562,7 @@ static LISTEN: &[Directive] = &[
         ),
         handlers: &[],
         change: Change::Reload,
-        doc: "The names that clients may have asked for in `Host`; others get 421. `\"*\"` is every name. A listener on a loopback address answers to `localhost`, to what is below it and to loopback addresses only, unless told otherwise here: a page of a foreign site whose name leads to 127.0.0.1 (DNS rebinding) must not reach it. Where a trusted proxy has nothing listed here, it may ask for any name.",
+        doc: "The accepted names in `Host`; others get 421. `\"*\"` is every name. A listener on a loopback address accepts `localhost`, names below it and loopback addresses by default: a page of another site whose name resolves to 127.0.0.1 (DNS rebinding) must not reach it. Without a list, a trusted proxy may request any name.",
     },
 ];
 
@@ -578,7 +578,7 @@ static API: &[Directive] = &[
         default: Default::Toml("[]"),
         handlers: &[],
         change: Change::Reload,
-        doc: "A request to the API carries one of these in `X-API-Key`, each written here, or as `{ file = \"FILE\" }`, which holds nothing else, or as `{ env = \"NAME\" }`, a variable of the environment that the server was started with; without it the answer is 401. Several, so that a key can be changed without a gap. With none, none is asked for, which only internal listeners on loopback may do. Never shown. Make one with `openssl rand -hex 32`.",
+        doc: "The API keys, one of which each request has in `X-API-Key`; otherwise the answer is 401. Written here, as `{ file = \"FILE\" }`, which contains nothing else, or as `{ env = \"NAME\" }`, a variable of the environment at the server's start. Several permit replacing one. Without any, none is required, which is allowed for internal listeners on loopback only. Never shown. Create one with `openssl rand -hex 32`.",
     },
     Directive {
         section: Section::Api,
@@ -587,11 +587,11 @@ static API: &[Directive] = &[
             expected: "the path of a file",
         },
         default: Default::Unset(
-            "what the API has blocked and revoked ends with the server process",
+            "blocked users and revoked tokens end with the server process",
         ),
         handlers: &[],
         change: Change::Restart,
-        doc: "The file in which it is written down which users and tokens `block_user`, `revoke_token` and `invalidate_user_tokens` keep out, so that a restart lets nobody in again. A line of JSON for each word, written before the call is answered. The server's user has to be allowed to make files in its folder: at a start it is read and made if there is none; what is over is taken out of it when the server has run for an hour and most of it is over, for a clock may be ahead until it has been set.",
+        doc: "The file that stores `block_user`, `revoke_token` and `invalidate_user_tokens`, so that they survive a restart. A line of JSON each, written before the call is answered. The server's user must be able to create files in its folder: at the start the file is read, or created if missing; expired entries are removed when the server has run for an hour and most of them have expired, since a clock may be ahead until it is set.",
     },
     Directive {
         section: Section::Api,
@@ -603,7 +603,7 @@ static API: &[Directive] = &[
         default: Default::Toml("\"refuse\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "What becomes of a call by HTTP with a field that it does not have. `\"refuse\"`: error 107, which names the nearest field. `\"accept\"`: the field means nothing, as to Centrifugo; for its older clients, and for those of its commercial edition.",
+        doc: "How to treat unknown fields of an HTTP call. `\"refuse\"`: error 107, which names the nearest field. `\"accept\"`: they are ignored, as by Centrifugo; for its older clients and those of its commercial edition.",
     },
     Directive {
         section: Section::Api,
@@ -612,7 +612,7 @@ static API: &[Directive] = &[
         default: Default::Toml("\"off\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "How much may be published with each key: `\"1000/s\"`, or `\"60000/m\"`, which lets more come at once. Every user and every channel that a command names counts as one. What is faster is refused: by HTTP with 429 and `Retry-After`, on `/api/socket` and on push lines with error 111, and nothing of it is done. All who show no key, as on push listeners, share one rate. A reload begins with full shares.",
+        doc: "The rate of publications with each key: `\"1000/s\"`, or `\"60000/m\"`, which permits larger bursts. Every user and channel that a command names counts as one. Faster ones are refused without any effect: by HTTP with 429 and `Retry-After`, on `/api/socket` and on push lines with error 111. All callers without a key, as on push listeners, share one rate. A reload resets the rates.",
     },
 ];
 
@@ -623,7 +623,7 @@ static ADMIN: &[Directive] = &[Directive {
     default: Default::Toml("[]"),
     handlers: &[],
     change: Change::Reload,
-    doc: "Who opens the page has to know one of these, each written as those of `[api]` are. They open nothing else, and the keys of `[api]` do not open the page. With none there is no page. Never shown. Make one with `openssl rand -hex 32`.",
+    doc: "The keys that open the page, each written as those of `[api]`. They open nothing else, and the keys of `[api]` do not open the page. Without any the page is disabled. Never shown. Create one with `openssl rand -hex 32`.",
 }];
 
 const fn seconds(seconds: u64) -> Duration {
