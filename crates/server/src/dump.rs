@@ -45,7 +45,7 @@ pub(crate) struct Wanted {
     /// In the order of this index; of the key otherwise.
     #[serde(default)]
     pub(crate) index: Option<String>,
-    /// At most so many rows.
+    /// Maximum number of rows.
     #[serde(default)]
     pub(crate) limit: Option<u64>,
 }

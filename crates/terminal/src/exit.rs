@@ -37,9 +37,9 @@ pub const CODES: [(Exit, &str); 10] = [
     (Exit::Ok, "done"),
     (
         Exit::Config,
-        "the configuration has problems or can't be read, each on a line of its own; test: a test has failed",
+        "the configuration has errors or cannot be read; test: a test has failed",
     ),
-    (Exit::Usage, "the command line makes no sense"),
+    (Exit::Usage, "the command line is invalid"),
     (Exit::NoServer, "no server answers"),
     (
         Exit::Refused,
@@ -47,11 +47,11 @@ pub const CODES: [(Exit, &str); 10] = [
     ),
     (
         Exit::Failed,
-        "the system refused something: an address in use, a full disk, a missing right",
+        "a system error: an address in use, a full disk, a missing permission",
     ),
     (
         Exit::TimedOut,
-        "the server was still there when the wait was over",
+        "the server was still running after the wait",
     ),
     (
         Exit::Killed,
@@ -59,11 +59,11 @@ pub const CODES: [(Exit, &str); 10] = [
     ),
     (
         Exit::Errors,
-        "bench: the run is reported, but not all went well, or a promise of a scenario was not kept",
+        "bench: the report has errors, or a scenario broke a promise",
     ),
     (
         Exit::Interrupted,
-        "bench: a signal ended the run early, and the report is of what was measured until then",
+        "bench: a signal ended the run; the report covers the time until then",
     ),
 ];
 

@@ -21,16 +21,16 @@ const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// Of what, and how.
 #[derive(Args, Debug)]
 pub(super) struct DumpArgs {
-    /// Its name, as scripts give it to veche.table
+    /// The table's name in veche.table
     #[arg(value_name = "TABLE")]
     table: Option<String>,
-    /// As CSV with a header (RFC 4180); otherwise a JSON object a line (NDJSON)
+    /// Print CSV with a header (RFC 4180) instead of a JSON object per line (NDJSON)
     #[arg(long, requires = "table")]
     csv: bool,
-    /// In the order of this index; otherwise in that of the key
+    /// Order by this index instead of the key
     #[arg(long, value_name = "INDEX", requires = "table")]
     index: Option<String>,
-    /// At most so many rows
+    /// Maximum number of rows
     #[arg(long, value_name = "ROWS", requires = "table")]
     limit: Option<u64>,
     #[command(flatten)]

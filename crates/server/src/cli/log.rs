@@ -18,10 +18,10 @@ use crate::supervisor::request::{Command, Request};
 /// The user and the channel to filter by.
 #[derive(Args, Debug)]
 pub(super) struct LogArgs {
-    /// Only what is decided about this user
+    /// Only decisions about this user
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// Only what is decided about this channel
+    /// Only decisions about this channel
     #[arg(long, value_name = "CHANNEL")]
     channel: Option<String>,
     #[command(flatten)]
