@@ -12,8 +12,11 @@ use super::client::Client;
 use super::door::Door;
 use super::request::{Command, Request};
 use super::upgrade::Kind;
-use crate::process::message::ToServer;
-use crate::process::now;
+use crate::clock::now;
+use crate::message::ToServer;
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::clients";
 
 /// More wait in the socket's queue until one of these ends; none may stay for long.
 const CLIENTS_MAX: usize = 32;
@@ -78,7 +81,7 @@ impl Clients {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    warn!(%error, "the control socket takes nobody for a moment");
+                    warn!(target: TARGET, %error, "the control socket takes nobody for a moment");
                     self.paused_until = Some(now + ACCEPT_PAUSE);
                 }
             }
@@ -139,7 +142,7 @@ impl Supervisor {
                 Command::Upgrade => self.begin_upgrade(Kind::Upgrade, Some(client)),
                 Command::Restart => self.begin_upgrade(Kind::Restart, Some(client)),
                 Command::Stop => {
-                    tracing::info!(at_once = request.now, "told to stop on the control socket");
+                    tracing::info!(target: TARGET, at_once = request.now, "told to stop on the control socket");
                     self.clients.answer(client, Ok(serde_json::json!({})));
                     self.clients.stay(client);
                     self.stop(request.now);

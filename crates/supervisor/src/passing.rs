@@ -12,10 +12,10 @@ use rustix::net::{
 };
 
 /// Descriptors in one message; the kernel's limit is 253 (`SCM_MAX_FD`), and it closes those beyond this one.
-pub(crate) const DESCRIPTORS_MAX: usize = 64;
+pub const DESCRIPTORS_MAX: usize = 64;
 
 /// Sends descriptors with the first of some bytes; how many of these were sent.
-pub(crate) fn send(
+pub fn send(
     socket: impl AsFd,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
@@ -33,7 +33,7 @@ pub(crate) fn send(
 }
 
 /// Receives bytes, how many, and descriptors, which `keep` gets one by one.
-pub(crate) fn receive(
+pub fn receive(
     socket: &UnixStream,
     bytes: &mut [u8],
     keep: impl FnMut(OwnedFd),

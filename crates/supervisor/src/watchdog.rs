@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 use tracing::{error, warn};
 
 use super::Supervisor;
-use crate::process::message::ToServer;
-use crate::process::now;
+use crate::clock::now;
+use crate::message::ToServer;
 use crate::pulse::Stuck;
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::watchdog";
 
 /// Questions within `limits.watchdog_timeout`.
 const QUESTIONS: u32 = 4;
@@ -98,7 +101,7 @@ impl Supervisor {
             Due::Nothing => {}
             Due::Ask => {
                 if let Err(error) = server.say(&ToServer::Pulse) {
-                    warn!(%error, "the server process can't be asked for its pulse");
+                    warn!(target: TARGET, %error, "the server process can't be asked for its pulse");
                 }
             }
             Due::Hung => self.replace_hung(&format!("it has not answered for {timeout:?}")),
@@ -132,8 +135,7 @@ impl Supervisor {
         let Some(server) = &mut self.server else {
             return;
         };
-        error!(
-            pid = server.pid(),
+        error!(target: TARGET, pid = server.pid(),
             "the server process hangs: {why}; killing it"
         );
         server.hung = Some(why.to_owned());

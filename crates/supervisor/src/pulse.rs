@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// How far a worker is in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Step {
+pub enum Step {
     /// Between two turns.
     Waiting,
     /// Events of connections, with the handlers that they call.
@@ -52,19 +52,19 @@ impl Step {
 
 /// Written by one worker, read by the control thread: the number of the turn above the step's eight bits.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse(AtomicU64);
+pub struct Pulse(AtomicU64);
 
 impl Pulse {
     /// The worker's turn has come to `step`.
     #[inline]
-    pub(crate) fn set(&self, step: Step) {
+    pub fn set(&self, step: Step) {
         let turn = self.0.load(Relaxed) & !0xff;
         self.0.store(turn | step as u64, Relaxed);
     }
 
     /// The worker's turn is over.
     #[inline]
-    pub(crate) fn rest(&self) {
+    pub fn rest(&self) {
         let turn = self.0.load(Relaxed) & !0xff;
         self.0.store((turn + 0x100) | Step::Waiting as u64, Relaxed);
     }
@@ -77,20 +77,22 @@ impl Pulse {
 
 /// A worker that was found in the same turn again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stuck {
-    pub(crate) worker: usize,
-    pub(crate) step: Step,
+pub struct Stuck {
+    /// The worker's number.
+    pub worker: usize,
+    /// The step of the turn that does not end.
+    pub step: Step,
     /// Looks that found it in this turn, but for the first.
-    pub(crate) looks: u32,
+    pub looks: u32,
 }
 
 /// What the control thread saw at its last look: the turn of each worker, and how often it was that one before.
 #[derive(Debug, Default)]
-pub(crate) struct Watch(Mutex<Vec<(u64, u32)>>);
+pub struct Watch(Mutex<Vec<(u64, u32)>>);
 
 impl Watch {
     /// Looks at all workers. Returns the one that has been in its turn for the most looks, if one has for more than this.
-    pub(crate) fn look<'p>(&self, pulses: impl IntoIterator<Item = &'p Pulse>) -> Option<Stuck> {
+    pub fn look<'p>(&self, pulses: impl IntoIterator<Item = &'p Pulse>) -> Option<Stuck> {
         let mut seen = self.0.lock();
         let mut longest: Option<Stuck> = None;
         for (worker, pulse) in pulses.into_iter().enumerate() {

@@ -9,6 +9,9 @@ use tracing::debug;
 use super::Supervisor;
 use super::upgrade::Upgrade;
 
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::orphans";
+
 impl Supervisor {
     /// Reaps inherited processes that have ended, where this process is PID 1.
     pub(super) fn reap_orphans(&self) {
@@ -26,7 +29,7 @@ impl Supervisor {
             }
             let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
             if let Ok(Some(_)) = waitpid(raw, WaitOptions::NOHANG) {
-                debug!(pid, "reaped an inherited process");
+                debug!(target: TARGET, pid, "reaped an inherited process");
             }
         }
     }

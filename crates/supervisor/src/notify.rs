@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::listening::Listening;
 use super::stored::NAME;
-use crate::process::passing;
+use crate::passing;
 
 /// How long the service manager may leave a message with sockets unread.
 const STORE_WAIT: Duration = Duration::from_secs(1);

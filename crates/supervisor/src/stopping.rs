@@ -6,8 +6,11 @@ use tracing::{info, warn};
 
 use super::upgrade::Retiring;
 use super::{Ended, Supervisor};
-use crate::process::message::ToServer;
-use crate::process::now;
+use crate::clock::now;
+use crate::message::ToServer;
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::stopping";
 
 /// What a draining server process gets beyond its time, to end by itself.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
@@ -57,12 +60,12 @@ impl Supervisor {
             self.kill_to_stop();
             return;
         }
-        info!(after = ?lame_duck, within = ?drain_time, "draining");
+        info!(target: TARGET, after = ?lame_duck, within = ?drain_time, "draining");
         // Those that were replaced drain already.
         if let Some(server) = &mut self.server
             && let Err(error) = server.say(&ToServer::drain_to_stop(lame_duck, drain_time))
         {
-            warn!(%error, "the server process can't be told to drain");
+            warn!(target: TARGET, %error, "the server process can't be told to drain");
         }
     }
 
@@ -81,7 +84,7 @@ impl Supervisor {
             stopping.killed = true;
         }
         if let Some(server) = &mut self.server {
-            warn!(pid = server.pid(), "killing the server process");
+            warn!(target: TARGET, pid = server.pid(), "killing the server process");
             server.kill();
         }
         self.retiring.iter_mut().for_each(Retiring::kill);
@@ -91,7 +94,7 @@ impl Supervisor {
     pub(super) fn end_drain(&mut self, now: Instant) {
         let deadline = self.stopping.as_ref().and_then(Stopping::deadline);
         if deadline.is_some_and(|deadline| now >= deadline) {
-            warn!("the time to drain is over");
+            warn!(target: TARGET, "the time to drain is over");
             self.kill_to_stop();
         }
     }

@@ -1,29 +1,47 @@
-//! `veche serve`: the supervisor, which owns the listening sockets and keeps one server process running.
+//! `veche serve` and the processes that it leads: the supervisor, which owns the listening sockets and keeps one server
+//! process running, and the server process's end of their conversation.
 //!
-//! One thread, no async runtime, nothing that waits for anybody: signals, the server process's control socket
-//! and the clients of the control socket (`veche status`, `reload`, `stop`) are polled together, and every
+//! [`run`] is the supervisor: one thread, no async runtime, nothing that waits for anybody. Signals, the server process's
+//! control socket and the clients of the control socket (`veche status`, `reload`, `stop`) are polled together, and every
 //! buffer is bounded. It never reads a byte that a client of Veche sent; those go to the server process, which
-//! may die without taking the sockets with it.
+//! may die without taking the sockets with it. [`process::run`] is the life of the server process: it takes the config and
+//! the sockets, and leads a [`Program`](process::Program). [`message`] has what the two say to each other, [`request`] what
+//! commands say to the supervisor.
+//!
+//! The crate knows processes, signals, descriptors, listening sockets, the config's life and the service manager. It does
+//! not know workers, connections or the hub: what a server does is behind [`Program`](process::Program) and
+//! [`ServerControl`](process::ServerControl).
 //!
 //! Signals: SIGTERM and SIGINT drain, the second one kills; SIGHUP loads the config anew; SIGUSR1 opens the log files
-//! anew, in both processes; SIGUSR2 upgrades. Start reading at [`run`], then [`Supervisor::turn`].
+//! anew, in both processes; SIGUSR2 upgrades. Start reading at [`run`], then `Supervisor::turn`.
+
+#![forbid(unsafe_code)]
 
 mod client;
 mod clients;
+pub mod clock;
 mod door;
 mod handover;
+mod inherited;
 mod life;
+mod link;
 mod listening;
+pub mod message;
 mod notify;
 mod orphans;
+pub mod passing;
+pub mod process;
+pub mod pulse;
 mod reload;
-pub(crate) mod request;
+pub mod request;
+mod restarts;
 mod revival;
 mod server;
+mod signals;
 mod status;
 mod stopping;
 mod stored;
-pub(crate) mod unsupervised;
+pub mod unsupervised;
 mod upgrade;
 mod watchdog;
 
@@ -35,11 +53,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{info, warn};
+use veche_config::{Account, AccountError, Config};
+use veche_logging::{self as logging, LogError, Logs};
+use veche_net::descriptors::{self, Raised};
 use veche_terminal::Report;
 
 use self::clients::Clients;
 use self::door::{Door, DoorError};
-pub(crate) use self::handover::HANDOVER_VERSION;
 use self::handover::{Inheritance, Role};
 use self::life::LastExit;
 use self::listening::{ListenError, Listening, listen_on};
@@ -52,17 +72,22 @@ use self::stopping::Stopping;
 use self::upgrade::{Change, Kind, Retiring, Upgrade};
 use self::watchdog::Watchdog;
 
-use crate::process::message::ToServer;
-use crate::process::signals::Signals;
-use crate::process::{Restarts, now, poll_once};
-use veche_config::Config;
-use veche_config::{Account, AccountError};
-use veche_logging::{self as logging, LogError, Logs};
-use veche_net::descriptors::{self, Raised};
+use crate::clock::now;
+use crate::message::ToServer;
+use crate::signals::poll_once;
+
+pub use self::restarts::Restarts;
+pub use self::signals::Signals;
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor";
+
+/// The argument with which the supervisor starts its own binary as the server process.
+pub const SERVER_PROCESS: &str = "server-process";
 
 /// How a supervisor came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// The server process ended by itself, after a drain.
     Drained,
     /// It was killed: asked for twice, asked for at once, or not done when the drain's time was over.
@@ -71,16 +96,20 @@ pub(crate) enum Ended {
 
 /// Why `veche serve` did not start, or could not go on.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ServeError {
+pub enum ServeError {
     /// Every problem of the config, a line each.
     #[error("{0}")]
     Config(#[from] Report),
+    /// The control socket can't be claimed.
     #[error(transparent)]
     Door(#[from] DoorError),
+    /// An address can't be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// A log can't be opened.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The user of `server.user` is not known, or what it needs can't be given to it.
     #[error(transparent)]
     Account(#[from] AccountError),
     /// The first server process said why it can't start: trying again would change nothing.
@@ -89,6 +118,7 @@ pub(crate) enum ServeError {
     /// It was to go on where another program has stopped.
     #[error("can't take over from the program before: {0}")]
     Handover(io::Error),
+    /// The system's error.
     #[error("the supervisor can't go on: {0}")]
     Io(#[from] io::Error),
 }
@@ -96,13 +126,13 @@ pub(crate) enum ServeError {
 const NOT_STORED: &str = "the service manager does not keep the listening sockets, so connections are refused during a restart";
 
 /// Whether this process runs already, and only its program is new: [`run`] goes on then.
-pub(crate) fn goes_on() -> bool {
+pub fn goes_on() -> bool {
     handover::role().is_some()
 }
 
 /// Runs with the config at `file` until the server is stopped; `dev` has pages show errors. Nothing is started unless
 /// everything is in order.
-pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
+pub fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD])?;
     match handover::role() {
         Some(Role::Rehearsal) => return handover::rehearse(&file),
@@ -129,13 +159,13 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     let log = config.server.log.for_dev(dev);
     let logs = Signals::keep_from(|| logging::start(&log, owner))??;
 
-    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %file.display(), "veche starts");
+    info!(target: TARGET, version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %file.display(), "veche starts");
     log_raised(raised);
     for remark in remarks {
-        warn!("{remark}");
+        warn!(target: TARGET, "{remark}");
     }
     for (listening, listener) in listening.iter().zip(&config.listeners) {
-        info!(address = %listening.address, role = %listener.role, tls = listener.tls.is_some(), sockets = listening.sockets.len(), "listening");
+        info!(target: TARGET, address = %listening.address, role = %listener.role, tls = listener.tls.is_some(), sockets = listening.sockets.len(), "listening");
     }
     reload::log_warnings(&config);
 
@@ -184,15 +214,14 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
     let log = loaded.config.server.log.for_dev(dev);
     let logs = Signals::keep_from(|| logging::start_or_stderr(&log, owner))??;
     let raised = descriptors::raise().unwrap_or_default();
-    info!(
-        from = program,
+    info!(target: TARGET, from = program,
         version = env!("CARGO_PKG_VERSION"),
         pid = std::process::id(),
         server = server.pid(),
         "upgraded: the supervisor goes on"
     );
     if let Err(error) = moved {
-        warn!("the control socket stays where it is: {error}");
+        warn!(target: TARGET, "the control socket stays where it is: {error}");
     }
     reload::log_warnings(&loaded.config);
     let mut remarks = Vec::new();
@@ -201,7 +230,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         remarks.push(format!("{NOT_STORED}: {error}"));
     }
     for remark in remarks {
-        warn!("{remark}");
+        warn!(target: TARGET, "{remark}");
     }
     let common = Common {
         file,
@@ -259,13 +288,11 @@ fn listen(
 fn log_raised(Raised { from, to }: Raised) {
     let shown = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
     if from == to {
-        info!(
-            limit = shown(to),
+        info!(target: TARGET, limit = shown(to),
             "the descriptor limit is at its hard limit already"
         );
     } else {
-        info!(
-            from = shown(from),
+        info!(target: TARGET, from = shown(from),
             to = shown(to),
             "raised the descriptor limit to the hard limit"
         );
@@ -375,7 +402,7 @@ impl Supervisor {
         loop {
             self.turn()?;
             if let Some(ended) = self.ended {
-                info!(?ended, "veche ends");
+                info!(target: TARGET, ?ended, "veche ends");
                 return Ok(ended);
             }
         }
@@ -438,19 +465,19 @@ impl Supervisor {
                     "SIGINT"
                 };
                 let at_once = self.stopping.is_some();
-                info!(signal = name, at_once, "told to stop");
+                info!(target: TARGET, signal = name, at_once, "told to stop");
                 self.stop(at_once);
             }
             SIGHUP => {
-                info!("SIGHUP: loading the config anew");
+                info!(target: TARGET, "SIGHUP: loading the config anew");
                 self.reload(None);
             }
             SIGUSR1 => {
                 if let Err(error) = self.own_logs(&self.current.config) {
-                    warn!("{error}");
+                    warn!(target: TARGET, "{error}");
                 }
                 self.logs.reopen();
-                info!("SIGUSR1: log files opened anew");
+                info!(target: TARGET, "SIGUSR1: log files opened anew");
                 let retiring = self
                     .retiring
                     .iter_mut()
@@ -458,12 +485,12 @@ impl Supervisor {
                 let candidate = self.upgrade.as_mut().map(Upgrade::candidate_mut);
                 for server in self.server.iter_mut().chain(candidate).chain(retiring) {
                     if let Err(error) = server.say(&ToServer::ReopenLogs) {
-                        warn!(%error, pid = server.pid(), "the server process can't be told");
+                        warn!(target: TARGET, %error, pid = server.pid(), "the server process can't be told");
                     }
                 }
             }
             SIGUSR2 => {
-                info!("SIGUSR2: upgrading");
+                info!(target: TARGET, "SIGUSR2: upgrading");
                 self.begin_upgrade(Kind::Upgrade, None);
             }
             // `reap_server` looks every turn.

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use veche_files::{Place, Writing, holder};
 
-use crate::process::now;
+use crate::clock::now;
 
 /// Clients that may queue.
 const BACKLOG: i32 = 16;
@@ -28,7 +28,7 @@ const LOCK_STEP: Duration = Duration::from_millis(20);
 
 /// Why the control socket can't be had.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DoorError {
+pub enum DoorError {
     /// Somebody answers on it.
     #[error("already running with this config: it answers on {}; see `veche status`", .0.display())]
     Answered(PathBuf),

@@ -11,17 +11,17 @@ use super::ServeError;
 use super::listening::listen_on;
 use super::reload::Loaded;
 use super::server::introduce;
-use crate::process::Restarts;
-use crate::process::link::Link;
-use crate::process::message::{Start, ToSupervisor, VERSION};
-use crate::{process, server};
+use crate::link::Link;
+use crate::message::{Start, ToSupervisor, VERSION};
+use crate::process::{Program, run_on};
+use crate::restarts::Restarts;
 use veche_net::descriptors;
 
 /// Serves with the configuration at `file` until SIGTERM.
 ///
 /// # Errors
 /// The configuration is refused or asks for another user, an address can't be listened on, or the server can't start.
-pub(crate) fn run(file: &Path) -> Result<(), ServeError> {
+pub fn run(file: &Path, program: impl Program) -> Result<(), ServeError> {
     let Loaded { config, text } = Loaded::read(file)?;
     if config.server.run_as.is_some() {
         let why = "without a supervisor the server can't change to the user of server.run_as";
@@ -43,7 +43,7 @@ pub(crate) fn run(file: &Path) -> Result<(), ServeError> {
         listeners: Vec::new(),
     };
     let (mut link, theirs) = introduce(&listening, start)?;
-    let ended = process::run(Link::adopt(theirs, Vec::new()), server::start);
+    let ended = run_on(Link::adopt(theirs, Vec::new()), program);
     if ended == ExitCode::SUCCESS {
         return Ok(());
     }

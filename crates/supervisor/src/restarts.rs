@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counts since the supervisor began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Restarts {
+pub struct Restarts {
     exited: u64,
     signaled: u64,
     hung: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Restarts {
 
 /// What ended a server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub enum Ending {
     /// It exited by itself, with whatever code.
     Exit,
     /// A signal: a crash, the kernel's OOM killer, a person.
@@ -24,7 +24,7 @@ pub(crate) enum Ending {
 
 impl Restarts {
     /// Counts one more server process that ended so.
-    pub(crate) fn count(&mut self, ending: Ending) {
+    pub fn count(&mut self, ending: Ending) {
         *match ending {
             Ending::Exit => &mut self.exited,
             Ending::Signal => &mut self.signaled,
@@ -33,7 +33,7 @@ impl Restarts {
     }
 
     /// All of them, with their labels in the metrics.
-    pub(crate) fn by_reason(&self) -> [(&'static str, u64); 3] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 3] {
         [
             ("exit", self.exited),
             ("signal", self.signaled),

@@ -28,9 +28,10 @@ use super::listening::Listening;
 use super::reload::Loaded;
 use super::server::Server;
 use super::{Ended, ServeError, Supervisor};
-use crate::process::link::Link;
-use crate::process::message::ListenerSockets;
-use crate::process::{Restarts, now};
+use crate::clock::now;
+use crate::link::Link;
+use crate::message::ListenerSockets;
+use crate::restarts::Restarts;
 
 /// Version of [`State`]: a program takes over only from one that has the same.
 pub(crate) const HANDOVER_VERSION: u32 = 3;

@@ -23,8 +23,11 @@ use super::reload::Loaded;
 use super::server::{READY_WAIT, SELF, Server};
 use super::stopping::DRAIN_GRACE;
 use super::{NOT_STORED, ServeError, Supervisor};
-use crate::process::message::{Start, ToServer, ToSupervisor, VERSION};
-use crate::process::now;
+use crate::clock::now;
+use crate::message::{Start, ToServer, ToSupervisor, VERSION};
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::upgrade";
 
 /// Server processes that may be draining at a time.
 const RETIRING_MAX: usize = 8;
@@ -167,7 +170,7 @@ impl Supervisor {
     pub(super) fn begin_upgrade(&mut self, kind: Kind, client: Option<u64>) {
         match self.start_candidate(kind, client) {
             Ok(upgrade) => {
-                info!(pid = upgrade.candidate.pid(), binary = %self.binary.display(), "{}: started another server process", kind.name());
+                info!(target: TARGET, pid = upgrade.candidate.pid(), binary = %self.binary.display(), "{}: started another server process", kind.name());
                 self.upgrade = Some(upgrade);
             }
             Err(why) => self.refuse_upgrade(kind, client, &why),
@@ -253,13 +256,13 @@ impl Supervisor {
         before.for_each(Listening::close);
         self.listening = listening;
         if let Err(error) = self.notifier.store(&self.listening) {
-            warn!("{NOT_STORED}: {error}");
+            warn!(target: TARGET, "{NOT_STORED}: {error}");
         }
     }
 
     fn refuse_upgrade(&mut self, kind: Kind, client: Option<u64>, why: &str) {
-        error!("{} refused: {why}", kind.name());
-        warn!("the server process that runs goes on");
+        error!(target: TARGET, "{} refused: {why}", kind.name());
+        warn!(target: TARGET, "the server process that runs goes on");
         if let Some(client) = client {
             self.clients.answer(client, Err(why.to_owned()));
         }
@@ -397,7 +400,7 @@ impl Supervisor {
         };
         let old_pid = self.server.replace(upgrade.candidate).map(|mut old| {
             if let Err(error) = old.say(&ToServer::drain_replaced(drain_time)) {
-                warn!(%error, "the old server process can't be told to drain");
+                warn!(target: TARGET, %error, "the old server process can't be told to drain");
             }
             let pid = old.pid();
             self.retiring
@@ -408,7 +411,7 @@ impl Supervisor {
             self.replace_sockets(listening);
         }
         self.begin_watch();
-        info!(old_pid, new_pid, program, within = ?drain_time, "{}: the new server process serves, the old one drains", kind.name());
+        info!(target: TARGET, old_pid, new_pid, program, within = ?drain_time, "{}: the new server process serves, the old one drains", kind.name());
         if let Some(client) = upgrade.client {
             let answer = json!({
                 "from": env!("CARGO_PKG_VERSION"),
@@ -462,7 +465,7 @@ impl Supervisor {
             let why = format!("its file has changed since: {} again", change.kind.name());
             return self.give_change_up(change, &why);
         }
-        info!(binary = %self.binary.display(), "{}: the supervisor follows", change.kind.name());
+        info!(target: TARGET, binary = %self.binary.display(), "{}: the supervisor follows", change.kind.name());
         let error = match self.become_program(&change.text) {
             Stayed::Signalled(signals) => {
                 self.change = Some(change);
@@ -473,7 +476,7 @@ impl Supervisor {
             }
             Stayed::Failed(error) => error,
         };
-        error!(%error, "the supervisor stays what it is; the new server process serves all the same");
+        error!(target: TARGET, %error, "the supervisor stays what it is; the new server process serves all the same");
         self.change_error = Some(error.to_string());
         self.take_config(change.text);
     }
@@ -485,12 +488,14 @@ impl Supervisor {
                 self.started = loaded.clone();
                 self.current = loaded;
             }
-            Err(report) => error!("this version does not understand the new config: {report}"),
+            Err(report) => {
+                error!(target: TARGET, "this version does not understand the new config: {report}")
+            }
         }
     }
 
     fn give_change_up(&mut self, change: Change, why: &str) {
-        error!("the supervisor stays what it is: {why}");
+        error!(target: TARGET, "the supervisor stays what it is: {why}");
         self.change_error = Some(why.to_owned());
         // The sockets are those of the new config.
         if change.kind == Kind::Restart {
@@ -504,8 +509,7 @@ impl Supervisor {
         let mut died = Vec::new();
         for (place, retiring) in self.retiring.iter_mut().enumerate() {
             if let Some(how) = retiring.server.reap()? {
-                info!(
-                    pid = retiring.server.pid(),
+                info!(target: TARGET, pid = retiring.server.pid(),
                     how, "a server process ended that is not needed any more"
                 );
                 died.push(place);
@@ -549,12 +553,11 @@ impl Supervisor {
             return;
         };
         if let Err(error) = server.say(&ToServer::StartServices) {
-            warn!(%error, "the server process can't be told to begin its services");
+            warn!(target: TARGET, %error, "the server process can't be told to begin its services");
             return;
         }
         server.holds_services = false;
-        info!(
-            pid = server.pid(),
+        info!(target: TARGET, pid = server.pid(),
             "services begin: none of another server process runs"
         );
     }
@@ -562,8 +565,7 @@ impl Supervisor {
     pub(super) fn expire_upgrade(&mut self, now: Instant) {
         for retiring in &mut self.retiring {
             if retiring.deadline().is_some_and(|deadline| now >= deadline) {
-                warn!(
-                    pid = retiring.server.pid(),
+                warn!(target: TARGET, pid = retiring.server.pid(),
                     "the time to drain is over: killing it"
                 );
                 retiring.kill();

@@ -8,43 +8,32 @@
 //! when they come from a terminal; they and SIGUSR2 do nothing here. A control socket that ends means that the
 //! supervisor died: the process drains and exits, as nobody could stop it any more.
 
-pub(crate) mod inherited;
-pub(crate) mod link;
-pub(crate) mod message;
-pub(crate) mod passing;
-mod restarts;
-pub(crate) mod signals;
-
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::Shutdown;
-use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{error, info, warn};
-use veche_files::make_folder;
-use veche_frontends::Parting;
-use veche_script::LoadRun;
-use veche_terminal::as_ms;
-
-pub(crate) use self::inherited::{InheritedListener, deal};
-use self::link::Link;
-use self::message::{ListenerSockets, ToServer, ToSupervisor, VERSION};
-pub(crate) use self::restarts::{Ending, Restarts};
-use self::signals::Signals;
-
-use crate::decisions;
-use crate::dump::Wanted;
-use crate::pulse::Stuck;
-use crate::sandbox::Confined;
-use crate::{acme, memory, sandbox};
 use veche_config::Config;
 use veche_logging as logging;
 
+use crate::clock::{monotonic_ms, now};
+use crate::handover::HANDOVER_VERSION;
+pub use crate::inherited::{InheritedListener, deal};
+use crate::link::Link;
+use crate::message::{
+    self, DecisionFilter, DumpRequest, ListenerSockets, ToServer, ToSupervisor, VERSION,
+};
+use crate::pulse::Stuck;
+use crate::restarts::Restarts;
+use crate::signals::{Signals, poll_once};
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::process";
 /// How long the supervisor may take to say `Start`; it says so at once.
 const START_WAIT: Duration = Duration::from_secs(10);
 /// How often a draining server is asked whether it is done.
@@ -62,28 +51,54 @@ const ORPHAN_DRAIN: Duration = Duration::from_secs(2);
 
 /// What the server is started with.
 #[derive(Debug)]
-pub(crate) struct Start {
+pub struct Start {
     /// The config in force.
-    pub(crate) config: Arc<Config>,
+    pub config: Arc<Config>,
     /// In the order of `config.listeners`.
-    pub(crate) listeners: Vec<InheritedListener>,
+    pub listeners: Vec<InheritedListener>,
     /// It is `veche dev`: pages show errors.
-    pub(crate) dev: bool,
+    pub dev: bool,
     /// Its lines and what was lost of them.
-    pub(crate) log: logging::ServerLog,
-    /// Which start of the machine this is, as read outside of the sandbox.
-    pub(crate) boot: Option<String>,
+    pub log: logging::ServerLog,
     /// No service begins before [`ServerControl::start_services`].
-    pub(crate) holds_services: bool,
-    /// Services play the users of this run; `None` of a server.
-    pub(crate) load_run: Option<Arc<dyn LoadRun>>,
+    pub holds_services: bool,
     /// How often server processes before this one ended by themselves.
-    pub(crate) restarts: Restarts,
+    pub restarts: Restarts,
+}
+
+/// Why connections are drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainReason {
+    /// The server stops.
+    Stopping,
+    /// Another server process has taken over: clients may come back at once.
+    Replaced,
+}
+
+/// The part of a server process's life that the server decides; [`run`] leads the rest.
+pub trait Program {
+    /// The running server.
+    type Control: ServerControl;
+
+    /// Gives up what the process does not need. It has one thread and no log yet.
+    ///
+    /// # Errors
+    /// Why the process must not serve with this config, on one line.
+    fn confine(&mut self, config: &Config) -> Result<(), String>;
+    /// Logs what [`Self::confine`] came to.
+    fn log_confined(&self);
+    /// Warns of what a new config names and the confined process can't reach.
+    fn warn_unreachable(&self, config: &Config);
+    /// Brings the workers up and returns once all of them accept.
+    ///
+    /// # Errors
+    /// Why they can't be brought up, on one line.
+    fn start(&mut self, start: Start) -> Result<Self::Control, String>;
 }
 
 /// The running server as the control thread sees it. No call may block for long: while one lasts, the
 /// supervisor hears nothing.
-pub(crate) trait ServerControl {
+pub trait ServerControl {
     /// Puts a new config in force, whole or not at all; open connections stay. What can't change without a
     /// restart has its old value in it.
     ///
@@ -99,7 +114,7 @@ pub(crate) trait ServerControl {
     fn announce_end(&self);
     /// Take no more connections, close those that are, spread over the time, and end by then what is left. May come
     /// again with a shorter time.
-    fn drain(&self, within: Duration, parting: Parting);
+    fn drain(&self, within: Duration, reason: DrainReason);
     /// The time to drain is over: ends connections that are left as they are, with what there is to log of them.
     fn cut_off(&self);
     /// Begins the services that were held back.
@@ -113,9 +128,9 @@ pub(crate) trait ServerControl {
     /// Figures for `veche status`: an object.
     fn status(&self) -> serde_json::Value;
     /// Begins to write the rows of a table to a descriptor, by a thread of its own.
-    fn dump(&self, wanted: Wanted, to: OwnedFd);
+    fn dump(&self, wanted: DumpRequest, to: OwnedFd);
     /// Begins to write decisions about clients to a descriptor, by a thread of its own.
-    fn watch(&self, wanted: decisions::Wanted, to: OwnedFd);
+    fn watch(&self, wanted: DecisionFilter, to: OwnedFd);
     /// Somebody has moved the log files away, but for the server's own log: goes on in new ones.
     fn reopen_logs(&self);
     /// The process ends: what was to be kept is written, and let go of.
@@ -124,16 +139,17 @@ pub(crate) trait ServerControl {
     fn flush_logs(&self);
 }
 
-/// The whole life of a server process; to be called on its main thread.
+/// The whole life of a server process that a supervisor has started; to be called on its main thread.
 ///
-/// The link is the control socket's end of this process, by default its standard input. `start` brings the workers up
-/// and returns once all of them accept. When this returns, the process is to exit with the code: workers may still run.
-pub(crate) fn run<C: ServerControl>(
-    link: io::Result<Link>,
-    start: impl FnOnce(Start) -> Result<C, String>,
-) -> ExitCode {
-    match Process::begin(link) {
-        Ok((process, started)) => process.serve(start, started),
+/// When this returns, the process is to exit with the code: workers may still run.
+pub fn run(program: impl Program) -> ExitCode {
+    run_on(Link::from_stdin(), program)
+}
+
+/// Does the same with the control socket's end of this process.
+pub(crate) fn run_on(link: io::Result<Link>, program: impl Program) -> ExitCode {
+    match Process::begin(link, program) {
+        Ok((process, started)) => process.serve(started),
         Err(error) => {
             if let Some(error) = error {
                 eprintln!("veche: the server process can't start: {error}");
@@ -143,16 +159,14 @@ pub(crate) fn run<C: ServerControl>(
     }
 }
 
-struct Process {
+struct Process<P> {
+    program: P,
     link: Link,
     signals: Signals,
     /// What the supervisor started with: directives that need a restart keep its values.
     started: Arc<Config>,
     /// The config in force.
     config: Arc<Config>,
-    /// The sandbox, if it is in one.
-    confined: Option<Confined>,
-    boot: Option<String>,
     logs: logging::Logs,
     dev: bool,
     /// When a drain begins that was announced, and how long it may take.
@@ -173,8 +187,6 @@ struct Process {
 struct Prepared {
     started: Arc<Config>,
     config: Arc<Config>,
-    confined: Option<Confined>,
-    boot: Option<String>,
     logs: logging::Logs,
     dev: bool,
     holds_services: bool,
@@ -184,7 +196,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn of(link: &mut Link) -> Result<Self, String> {
+    fn of(link: &mut Link, program: &mut impl Program) -> Result<Self, String> {
         let start = await_start(link)?;
         let listeners = start
             .listeners
@@ -224,23 +236,13 @@ impl Prepared {
             }
         };
         is_listened_on(&start.listeners, &config)?;
-        // The sandbox hides it.
-        let boot = veche_archive::boot_id();
-        let confined = confine(&config)?;
-        let gives_back = memory::give_back_when_idle();
+        program.confine(&config)?;
         let log = config.server.log.for_dev(start.dev);
         let logs = logging::start(&log, None).map_err(|e| e.to_string())?;
-        if let Err(error) = gives_back {
-            warn!(error, "unused memory is given back late");
-        }
-        if let Some(confined) = &confined {
-            info!(enforced = %confined, missing = confined.missing(), "sandbox");
-        }
+        program.log_confined();
         Ok(Self {
             started,
             config,
-            confined,
-            boot,
             logs,
             dev: start.dev,
             holds_services: start.holds_services,
@@ -250,14 +252,18 @@ impl Prepared {
         })
     }
 
-    fn with(self, link: Link, signals: Signals) -> (Process, Vec<InheritedListener>) {
+    fn with<P>(
+        self,
+        program: P,
+        link: Link,
+        signals: Signals,
+    ) -> (Process<P>, Vec<InheritedListener>) {
         let process = Process {
+            program,
             link,
             signals,
             started: self.started,
             config: self.config,
-            confined: self.confined,
-            boot: self.boot,
             logs: self.logs,
             dev: self.dev,
             drain_begins: None,
@@ -272,17 +278,20 @@ impl Prepared {
     }
 }
 
-impl Process {
+impl<P: Program> Process<P> {
     /// Fails with what nobody has been told.
-    fn begin(link: io::Result<Link>) -> Result<(Self, Vec<InheritedListener>), Option<String>> {
+    fn begin(
+        link: io::Result<Link>,
+        mut program: P,
+    ) -> Result<(Self, Vec<InheritedListener>), Option<String>> {
         let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
             .map_err(|error| Some(error.to_string()))?;
         let mut link = link.map_err(|_| {
             let how = "it is `veche serve` that starts it, with a control socket as standard input";
             Some(how.to_owned())
         })?;
-        match Prepared::of(&mut link) {
-            Ok(prepared) => Ok(prepared.with(link, signals)),
+        match Prepared::of(&mut link, &mut program) {
+            Ok(prepared) => Ok(prepared.with(program, link, signals)),
             Err(error) => {
                 let words = error.clone();
                 let told = link.send(&ToSupervisor::Failed { error });
@@ -291,24 +300,19 @@ impl Process {
         }
     }
 
-    fn serve<C: ServerControl>(
-        mut self,
-        start: impl FnOnce(Start) -> Result<C, String>,
-        listeners: Vec<InheritedListener>,
-    ) -> ExitCode {
-        let control = match start(Start {
+    fn serve(mut self, listeners: Vec<InheritedListener>) -> ExitCode {
+        let started = self.program.start(Start {
             config: Arc::clone(&self.config),
             listeners,
             dev: self.dev,
             log: self.logs.seen(),
-            boot: self.boot.take(),
             holds_services: self.holds_services,
-            load_run: None,
             restarts: self.restarts,
-        }) {
+        });
+        let control = match started {
             Ok(control) => control,
             Err(error) => {
-                error!(%error, "the server can't start");
+                error!(target: TARGET, %error, "the server can't start");
                 let told = self.link.send(&ToSupervisor::Failed { error });
                 return if told.is_ok() {
                     ExitCode::FAILURE
@@ -320,13 +324,13 @@ impl Process {
         self.say(&ToSupervisor::Ready {
             version: VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            handover: crate::supervisor::HANDOVER_VERSION,
+            handover: HANDOVER_VERSION,
         });
         // What came together with `Start` would wake nobody any more.
         self.hear(&control);
         while !self.is_done(&control) {
             if let Err(error) = self.turn(&control) {
-                error!(%error, "the control thread can't go on");
+                error!(target: TARGET, %error, "the control thread can't go on");
                 return ExitCode::FAILURE;
             }
         }
@@ -335,19 +339,19 @@ impl Process {
         ExitCode::SUCCESS
     }
 
-    fn is_done(&self, control: &impl ServerControl) -> bool {
+    fn is_done(&self, control: &P::Control) -> bool {
         self.drain_ends
             .is_some_and(|end| control.drained() || now() >= end + CUT_OFF_WAIT)
     }
 
     /// Waits for something to do, and does it.
-    fn turn(&mut self, control: &impl ServerControl) -> io::Result<()> {
+    fn turn(&mut self, control: &P::Control) -> io::Result<()> {
         let look_at = control.look_around();
         let look_in = look_at.map(|at| at.saturating_duration_since(now()));
         if let Some((begins, within)) = self.drain_begins
             && now() >= begins
         {
-            self.drain(control, within, Parting::Stopping);
+            self.drain(control, within, DrainReason::Stopping);
         }
         if self.drain_ends.is_some_and(|end| now() >= end) && !self.has_cut_off {
             self.has_cut_off = true;
@@ -367,14 +371,14 @@ impl Process {
             self.reopen_logs(control);
         }
         if signals.contains(&SIGTERM) && self.drain_begins.is_none() && self.drain_ends.is_none() {
-            info!("SIGTERM: stopping");
+            info!(target: TARGET, "SIGTERM: stopping");
             let limits = &self.config.limits;
             self.stop(control, limits.lame_duck_time, limits.drain_time);
         }
         if readable {
             let moved = self.link.receive().and_then(|()| self.link.flush());
             if let Err(error) = moved {
-                warn!(%error, "the control socket broke");
+                warn!(target: TARGET, %error, "the control socket broke");
                 self.link.end();
             }
             self.hear(control);
@@ -383,31 +387,33 @@ impl Process {
     }
 
     /// Does what the supervisor has said, the end of it included.
-    fn hear(&mut self, control: &impl ServerControl) {
+    fn hear(&mut self, control: &P::Control) {
         while let Some(message) = self.link.next() {
             match message {
                 Ok(message) => self.obey(control, message),
-                Err(error) => warn!(%error, "the supervisor said what this version does not know"),
+                Err(error) => {
+                    warn!(target: TARGET, %error, "the supervisor said what this version does not know")
+                }
             }
         }
         if self.link.has_ended() {
             if self.drain_ends.is_none() {
                 let within = self.config.limits.drain_time.min(ORPHAN_DRAIN);
-                error!(?within, "the supervisor is gone: draining");
-                self.drain(control, within, Parting::Stopping);
+                error!(target: TARGET, ?within, "the supervisor is gone: draining");
+                self.drain(control, within, DrainReason::Stopping);
             }
             // Nobody would take what queues there, and another supervisor may want the addresses at once.
             for socket in self.listening.drain(..) {
                 if let Err(error) = rustix::net::shutdown(&socket, Shutdown::Both) {
-                    warn!(%error, "a listening socket can't be closed");
+                    warn!(target: TARGET, %error, "a listening socket can't be closed");
                 }
             }
         }
     }
 
-    fn obey(&mut self, control: &impl ServerControl, message: ToServer) {
+    fn obey(&mut self, control: &P::Control, message: ToServer) {
         match message {
-            ToServer::Start(_) => warn!("the supervisor said `start` twice"),
+            ToServer::Start(_) => warn!(target: TARGET, "the supervisor said `start` twice"),
             ToServer::Reload { id, text, until_ms } => {
                 let error = match until_ms.is_some_and(|until_ms| monotonic_ms() >= until_ms) {
                     true => Some("its time was over before it was read".to_owned()),
@@ -425,7 +431,7 @@ impl Process {
             } => {
                 let within = Duration::from_millis(within_ms);
                 match replaced {
-                    true => self.drain(control, within, Parting::Replaced),
+                    true => self.drain(control, within, DrainReason::Replaced),
                     false => self.stop(control, Duration::from_millis(lame_duck_ms), within),
                 }
             }
@@ -439,11 +445,15 @@ impl Process {
             }
             ToServer::Dump(wanted) => match self.take_descriptor() {
                 Some(to) => control.dump(wanted, to),
-                None => warn!("the supervisor wants a dump and sent nothing to write to"),
+                None => {
+                    warn!(target: TARGET, "the supervisor wants a dump and sent nothing to write to")
+                }
             },
             ToServer::Watch(wanted) => match self.take_descriptor() {
                 Some(to) => control.watch(wanted, to),
-                None => warn!("the supervisor wants decisions and sent nothing to write to"),
+                None => {
+                    warn!(target: TARGET, "the supervisor wants decisions and sent nothing to write to")
+                }
             },
         }
     }
@@ -454,7 +464,7 @@ impl Process {
         some.pop()
     }
 
-    fn reload(&mut self, control: &impl ServerControl, text: &str) -> Result<(), String> {
+    fn reload(&mut self, control: &P::Control, text: &str) -> Result<(), String> {
         let new =
             veche_config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
         let config = Arc::new(new.on_top_of(&self.started));
@@ -463,44 +473,39 @@ impl Process {
         let output = logging::open(&log, None).map_err(|error| error.to_string())?;
         control.reload(Arc::clone(&config))?;
         self.logs.switch(&log, output);
-        for port in self.confined.iter().flat_map(|it| it.out_of_reach(&config)) {
-            warn!(
-                port,
-                "server.sandbox: what is named on another port is out of reach until a restart"
-            );
-        }
+        self.program.warn_unreachable(&config);
         self.config = config;
         Ok(())
     }
 
-    fn reopen_logs(&self, control: &impl ServerControl) {
+    fn reopen_logs(&self, control: &P::Control) {
         self.logs.reopen();
         control.reopen_logs();
-        info!("log files opened anew");
+        info!(target: TARGET, "log files opened anew");
     }
 
     /// Drains after `lame_duck`; at once if a drain has begun.
-    fn stop(&mut self, control: &impl ServerControl, lame_duck: Duration, within: Duration) {
+    fn stop(&mut self, control: &P::Control, lame_duck: Duration, within: Duration) {
         if lame_duck.is_zero() || self.drain_ends.is_some() {
-            return self.drain(control, within, Parting::Stopping);
+            return self.drain(control, within, DrainReason::Stopping);
         }
-        info!(after = ?lame_duck, "/health says 503; the drain begins later");
+        info!(target: TARGET, after = ?lame_duck, "/health says 503; the drain begins later");
         let announced = self.drain_begins.map(|(begins, _)| begins);
         self.drain_begins = Some((announced.unwrap_or_else(|| now() + lame_duck), within));
         control.announce_end();
     }
 
-    fn drain(&mut self, control: &impl ServerControl, within: Duration, parting: Parting) {
+    fn drain(&mut self, control: &P::Control, within: Duration, reason: DrainReason) {
         self.drain_begins = None;
         self.has_cut_off = false;
         self.drain_ends = Some(now() + within.max(CLOSE_WAIT));
-        control.drain(within, parting);
+        control.drain(within, reason);
     }
 
     /// Nobody to say it to is no error here: the link's end is seen in the same or the next turn.
     fn say(&mut self, message: &ToSupervisor) {
         if let Err(error) = self.link.send(message) {
-            warn!(%error, "the supervisor does not take an answer");
+            warn!(target: TARGET, %error, "the supervisor does not take an answer");
         }
     }
 }
@@ -531,23 +536,6 @@ fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), Stri
         ));
     }
     Ok(())
-}
-
-/// Gives up what the process does not need, while it has one thread only.
-fn confine(config: &Config) -> Result<Option<Confined>, String> {
-    rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
-    // Where that fails, it is told when something is to be kept there.
-    let _ = acme::prepare(config);
-    let history = config.history.iter().map(|history| &history.path);
-    for folder in history.chain(&config.server.snapshots) {
-        let _ = make_folder(folder, None);
-    }
-    match config.server.sandbox {
-        true => sandbox::enter(config)
-            .map(Some)
-            .map_err(|error| error.to_string()),
-        false => Ok(None),
-    }
 }
 
 /// The first message.
@@ -590,48 +578,4 @@ fn wait(link: &Link, signals: &Signals, timeout: Option<Duration>) -> io::Result
     };
     poll_once(some, timeout)?;
     Ok(!fds[1].revents().is_empty())
-}
-
-/// `poll` to which an interrupting signal is no error: its pipe is among what is polled.
-pub(crate) fn poll_once(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
-    let timeout = timeout.map(|t| {
-        Timespec::try_from(t).unwrap_or(Timespec {
-            tv_sec: 3600,
-            tv_nsec: 0,
-        })
-    });
-    match poll(fds, timeout.as_ref()) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The clock of the control side.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "supervisor and control thread are the control side"
-)]
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}
-
-/// Milliseconds of the clock that [`now`] reads, which is the same in all processes of a machine.
-pub(crate) fn monotonic_ms() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    // Never negative.
-    now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
-}
-
-/// Monotonic milliseconds, from when it was made.
-#[derive(Debug)]
-pub(crate) struct Clock(Instant);
-
-impl Clock {
-    pub(crate) fn new() -> Self {
-        Self(now())
-    }
-
-    pub(crate) fn now_ms(&self) -> u64 {
-        as_ms(now().saturating_duration_since(self.0))
-    }
 }

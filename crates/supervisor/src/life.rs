@@ -11,8 +11,12 @@ use super::revival::served;
 use super::server::{RESTORED_WAIT, SELF, Server};
 use super::watchdog::Watchdog;
 use super::{ServeError, Supervisor};
-use crate::process::message::{Start, ToSupervisor, VERSION};
-use crate::process::{Ending, now};
+use crate::clock::now;
+use crate::message::{Start, ToSupervisor, VERSION};
+use crate::restarts::Ending;
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::life";
 
 /// How the last server process died.
 pub(super) struct LastExit {
@@ -48,13 +52,13 @@ impl Supervisor {
                 if self.started.config.history.is_some() {
                     server.patience = RESTORED_WAIT;
                 }
-                info!(pid = server.pid(), "started the server process");
+                info!(target: TARGET, pid = server.pid(), "started the server process");
                 self.server = Some(server);
             }
             Err(error) => {
                 // Too many processes, no memory: it may pass.
                 let wait = self.revival.wait_after(Duration::ZERO);
-                error!(%error, ?wait, "can't start the server process");
+                error!(target: TARGET, %error, ?wait, "can't start the server process");
                 self.revive_at = Some(now() + wait);
             }
         }
@@ -80,8 +84,7 @@ impl Supervisor {
                 let is_first = !std::mem::replace(&mut self.was_ready, true);
                 self.notifier.ready();
                 let took = now() - server.started;
-                info!(
-                    pid = server.pid(),
+                info!(target: TARGET, pid = server.pid(),
                     version,
                     "ready in {} ms",
                     took.as_millis()
@@ -92,7 +95,7 @@ impl Supervisor {
                 self.begin_watch();
             }
             ToSupervisor::Failed { error } => {
-                error!(%error, "the server process can't start");
+                error!(target: TARGET, %error, "the server process can't start");
                 if let Some(server) = &mut self.server {
                     server.failure = Some(error);
                 }
@@ -135,7 +138,7 @@ impl Supervisor {
         });
         self.forget_questions("it just died");
         if self.stopping.is_some() {
-            info!(pid, how, "the server process ended");
+            info!(target: TARGET, pid, how, "the server process ended");
             return Ok(());
         }
         if let Some(failure) = server.failure.filter(|_| !self.was_ready) {
@@ -144,8 +147,7 @@ impl Supervisor {
         self.restarts.count(ending);
         let served = served(server.ready_at, now());
         let wait = self.revival.wait_after(served);
-        error!(
-            pid,
+        error!(target: TARGET, pid,
             how,
             ?lived,
             ?served,
@@ -186,7 +188,7 @@ impl Supervisor {
             .as_mut()
             .filter(|s| s.deadline().is_some_and(|deadline| now >= deadline))
         {
-            error!(pid = server.pid(), wait = ?server.patience, "the server process does not get ready: killing it");
+            error!(target: TARGET, pid = server.pid(), wait = ?server.patience, "the server process does not get ready: killing it");
             server.kill();
             // Once is enough; its death is reaped in a later turn.
             server.is_ready = true;

@@ -1,4 +1,4 @@
-//! Signals as something to poll: a self-pipe behind `signal-hook`.
+//! Signals as something to poll: a self-pipe behind `signal-hook`, and the `poll` that it interrupts.
 //!
 //! Used by the supervisor and by the server process; neither does anything inside a signal handler. The same
 //! signal twice before [`Signals::take`] counts once, as it does in the kernel.
@@ -6,13 +6,15 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use nix::sys::signal::SigSet;
+use rustix::event::{PollFd, Timespec, poll};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
 /// See the module.
-pub(crate) struct Signals {
+pub struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
 }
 
@@ -26,7 +28,7 @@ impl Signals {
     }
 
     /// Makes something whose threads get no signals: while a signal waits for this thread, none of them takes it.
-    pub(crate) fn keep_from<T>(make: impl FnOnce() -> T) -> io::Result<T> {
+    pub fn keep_from<T>(make: impl FnOnce() -> T) -> io::Result<T> {
         let before = SigSet::thread_get_mask()?;
         SigSet::all().thread_block()?;
         let made = make();
@@ -43,5 +45,19 @@ impl Signals {
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.delivery.get_read().as_fd()
+    }
+}
+
+/// `poll` to which an interrupting signal is no error: its pipe is among what is polled.
+pub(crate) fn poll_once(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    let timeout = timeout.map(|t| {
+        Timespec::try_from(t).unwrap_or(Timespec {
+            tv_sec: 3600,
+            tv_nsec: 0,
+        })
+    });
+    match poll(fds, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -15,7 +15,10 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tracing::warn;
 use veche_config::Listener;
 
-use crate::process::message::ListenerSockets;
+use crate::message::ListenerSockets;
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::listening";
 
 /// Connections that may queue on each socket; the kernel cuts it down to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
@@ -89,7 +92,7 @@ impl Listening {
     pub(super) fn close(self) {
         for socket in self.sockets {
             if let Err(error) = rustix::net::shutdown(&socket, Shutdown::Both) {
-                warn!(%error, address = %self.address, "a listening socket can't be closed");
+                warn!(target: TARGET, %error, address = %self.address, "a listening socket can't be closed");
             }
         }
     }
@@ -108,7 +111,7 @@ impl ListenerSockets {
 /// Why an address can't be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("can't listen on {address}: {}", explain(source))]
-pub(crate) struct ListenError {
+pub struct ListenError {
     address: SocketAddr,
     source: io::Error,
 }

@@ -16,9 +16,12 @@ use veche_config::Account;
 use super::handover::SIGN;
 use super::listening::Listening;
 use super::{notify, stored};
-use crate::process::link::Link;
-use crate::process::message::{ListenerSockets, Start, ToServer, ToSupervisor};
-use crate::process::now;
+use crate::clock::now;
+use crate::link::Link;
+use crate::message::{ListenerSockets, Start, ToServer, ToSupervisor};
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::server";
 
 /// How long a server process may take to be ready before it is killed.
 pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);
@@ -174,7 +177,7 @@ impl Server {
                 Ok(ToSupervisor::ServicesEnded) => self.have_services_ended = true,
                 Ok(message) => heard.push(message),
                 Err(error) => {
-                    tracing::warn!(%error, "the server process says what this version does not know")
+                    tracing::warn!(target: TARGET, %error, "the server process says what this version does not know")
                 }
             }
         }
@@ -187,7 +190,7 @@ impl Server {
         }) {
             // A broken pipe is a death that is about to be reaped.
             if error.kind() != io::ErrorKind::BrokenPipe {
-                tracing::error!(%error, pid = self.pid(), "the control socket broke: killing the server process");
+                tracing::error!(target: TARGET, %error, pid = self.pid(), "the control socket broke: killing the server process");
                 self.kill();
             }
             self.link.end();

@@ -1,7 +1,7 @@
 //! What supervisor and server process say to each other: one JSON object a line, over the control socket.
 //!
 //! Plain types. How lines and descriptors travel is `link`'s business, what a message causes is that of
-//! `supervisor` and of `process::run`. Either side skips a line it does not know, after a log line, so that
+//! the supervisor and of [`process`](crate::process). Either side skips a line it does not know, after a log line, so that
 //! a supervisor may be one version away from its server process during an upgrade; [`VERSION`] rises when
 //! that is not enough.
 
@@ -12,13 +12,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use veche_terminal::as_ms;
 
-use crate::decisions;
-use crate::dump::Wanted;
-use crate::process::Restarts;
 use crate::pulse::Stuck;
+use crate::restarts::Restarts;
 
 /// Version of this conversation: said by both sides in their first message.
 pub(crate) const VERSION: u32 = 2;
+
+/// The prefix of the reason for which a server process refuses a reload.
+pub const PROCESS_REFUSED: &str = "the server process refused it: ";
 
 /// From the supervisor. The listening sockets travel ahead of `Start`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,9 +65,36 @@ pub(crate) enum ToServer {
     /// Asks whether the workers still turn. Answered by `Pulse`.
     Pulse,
     /// Write the rows of a table to the descriptor that travels ahead.
-    Dump(Wanted),
+    Dump(DumpRequest),
     /// Write decisions about clients to the descriptor that travels ahead, until its reader is gone.
-    Watch(decisions::Wanted),
+    Watch(DecisionFilter),
+}
+
+/// The rows of a table that `veche dump` asks for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DumpRequest {
+    /// The table's name.
+    pub table: String,
+    /// As CSV; as NDJSON otherwise.
+    #[serde(default)]
+    pub csv: bool,
+    /// In the order of this index; of the key otherwise.
+    #[serde(default)]
+    pub index: Option<String>,
+    /// Limit on the number of rows.
+    #[serde(default)]
+    pub limit: Option<u64>,
+}
+
+/// The decisions about clients that `veche log` asks for; without names, all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionFilter {
+    /// Only decisions about this user.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// Only decisions about this channel.
+    #[serde(default)]
+    pub channel: Option<String>,
 }
 
 /// See [`ToServer::Start`].

@@ -17,9 +17,11 @@ use veche_logging::{self as logging, Output};
 use veche_terminal::{Report, as_ms};
 
 use super::Supervisor;
-use crate::dev::PROCESS_REFUSED;
-use crate::process::message::ToServer;
-use crate::process::{monotonic_ms, now};
+use crate::clock::{monotonic_ms, now};
+use crate::message::{PROCESS_REFUSED, ToServer};
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::reload";
 
 /// Within this time the server process has to begin to put a config in force; a client waits no longer for the answer.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);
@@ -60,7 +62,7 @@ pub(super) struct PendingReload {
 
 pub(super) fn log_warnings(config: &Config) {
     for warning in &config.warnings {
-        warn!("{warning}");
+        warn!(target: TARGET, "{warning}");
     }
 }
 
@@ -75,9 +77,9 @@ impl Supervisor {
             Err(refused) => refused,
         };
         for line in refused.lines() {
-            error!("config refused: {line}");
+            error!(target: TARGET, "config refused: {line}");
         }
-        warn!("the config in force stays");
+        warn!(target: TARGET, "the config in force stays");
         self.show(&refused);
         self.tell(client, Err(refused));
     }
@@ -148,12 +150,12 @@ impl Supervisor {
         match error {
             None => {
                 if is_late {
-                    warn!("a config that was given up is in force: the server process was slow");
+                    warn!(target: TARGET, "a config that was given up is in force: the server process was slow");
                 }
                 self.put_in_force(pending);
             }
             Some(error) if is_late => {
-                info!("the config that was given up is not in force: {error}")
+                info!(target: TARGET, "the config that was given up is not in force: {error}")
             }
             Some(error) => self.refuse(pending.client, format!("{PROCESS_REFUSED}{error}")),
         }
@@ -177,9 +179,9 @@ impl Supervisor {
             .iter()
             .map(ToString::to_string)
             .collect();
-        info!(changed = changed.join(", "), "the new config is in force");
+        info!(target: TARGET, changed = changed.join(", "), "the new config is in force");
         for name in &kept {
-            warn!("{name}: takes a restart, the old value stays until then");
+            warn!(target: TARGET, "{name}: takes a restart, the old value stays until then");
         }
         let has_scripts = !loaded.config.apps.is_empty() || !loaded.config.services.is_empty();
         self.current = loaded;
@@ -194,7 +196,7 @@ impl Supervisor {
     }
 
     fn refuse(&mut self, client: Option<u64>, why: String) {
-        error!("config refused: {why}");
+        error!(target: TARGET, "config refused: {why}");
         self.show(&why);
         self.tell(client, Err(why));
     }
@@ -206,7 +208,7 @@ impl Supervisor {
             && let Some(server) = &mut self.server
             && let Err(error) = server.say(&ToServer::Refused { why })
         {
-            warn!(%error, "the server process can't be told");
+            warn!(target: TARGET, %error, "the server process can't be told");
         }
     }
 

@@ -6,35 +6,34 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decisions;
-use crate::dump::Wanted;
+use crate::message::{DecisionFilter, DumpRequest};
 
 /// Version of requests and answers.
-pub(crate) const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 /// Longest answer line. The supervisor keeps no more for a client, and a client reads no more.
-pub(crate) const ANSWER_BYTES_MAX: usize = 4 << 20;
+pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// A request line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub struct Request {
     /// [`VERSION`].
-    pub(crate) version: u32,
+    pub version: u32,
     /// What is asked for.
-    pub(crate) command: Command,
+    pub command: Command,
     /// With `stop`: without draining.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) now: bool,
+    pub now: bool,
     /// With `dump`: of what, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) dump: Option<Wanted>,
+    pub dump: Option<DumpRequest>,
     /// With `log`: about whom.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) log: Option<decisions::Wanted>,
+    pub log: Option<DecisionFilter>,
 }
 
 impl Request {
     /// A request of this version.
-    pub(crate) fn new(command: Command) -> Self {
+    pub fn new(command: Command) -> Self {
         Self {
             version: VERSION,
             command,
@@ -48,7 +47,7 @@ impl Request {
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Command {
+pub enum Command {
     /// How it goes; answered with `"status": {…}`.
     Status,
     /// Write the rows of a table to the descriptor that comes with the request; answered when the server process has it.

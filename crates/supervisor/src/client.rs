@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use super::request::{ANSWER_BYTES_MAX, Request, VERSION};
-use crate::process::passing;
+use crate::passing;
 
 /// Longest request line.
 const REQUEST_BYTES_MAX: usize = 4 << 10;

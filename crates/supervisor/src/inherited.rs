@@ -11,22 +11,19 @@ use std::os::fd::OwnedFd;
 
 /// One `[[listen]]` with the sockets bound for it.
 #[derive(Debug)]
-pub(crate) struct InheritedListener {
+pub struct InheritedListener {
     /// The address bound: where the config says port 0, the port that the system picked.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     /// Listening, non-blocking, `CLOEXEC`. The supervisor holds duplicates of all of them and never closes
     /// them: closing one here refuses nobody, but takes it out of a poll set only after `EPOLL_CTL_DEL`.
-    pub(crate) sockets: Vec<OwnedFd>,
+    pub sockets: Vec<OwnedFd>,
 }
 
 /// A worker's share: socket `j` of each listener goes to worker `j mod workers`.
 ///
 /// Returns for each worker its sockets with the index of their listener (the place of its `[[listen]]`).
 /// With more workers than sockets some workers get none of a listener; the supervisor binds enough.
-pub(crate) fn deal(
-    listeners: Vec<InheritedListener>,
-    workers: usize,
-) -> Vec<Vec<(usize, OwnedFd)>> {
+pub fn deal(listeners: Vec<InheritedListener>, workers: usize) -> Vec<Vec<(usize, OwnedFd)>> {
     let mut hands: Vec<Vec<(usize, OwnedFd)>> = (0..workers).map(|_| Vec::new()).collect();
     for (listener, inherited) in listeners.into_iter().enumerate() {
         for (j, socket) in inherited.sockets.into_iter().enumerate() {
