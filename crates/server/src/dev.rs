@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::json;
 use veche_config::{Config, Handler, StaticRoot};
+use veche_supervisor::message::PROCESS_REFUSED;
 
 use crate::process::now;
 
@@ -27,9 +28,6 @@ pub(crate) const PAGES_PATH: &str = "/_veche/*";
 pub(crate) const PAGES_ROOT: &str = "builtin:dev";
 /// What is added to HTML.
 pub(crate) const TAG: &[u8] = b"\n<script type=\"module\" src=\"/_veche/dev.js\"></script>\n";
-
-/// Before what a server process refuses a reload with.
-pub(crate) const PROCESS_REFUSED: &str = "the server process refused it: ";
 
 /// A page that is loading has so long to listen.
 const KEPT: Duration = Duration::from_secs(3);

@@ -63,6 +63,17 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "veche-supervisor",
+        &[
+            "veche-config",
+            "veche-files",
+            "veche-logging",
+            "veche-net",
+            "veche-terminal",
+            "veche-tls",
+        ],
+    ),
+    (
         "veche-load",
         &[
             "veche-proto",
@@ -94,6 +105,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-net",
             "veche-config",
             "veche-logging",
+            "veche-supervisor",
             "veche-terminal",
             "veche-tls",
             "veche-proto",

@@ -36,7 +36,7 @@ const QUIET_NS: u64 = 2 * SECOND;
 const TWICE_NS: u64 = SECOND / 5;
 
 /// Who publishes what, and when.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FanoutPlan {
     /// What a publisher sends: `{data}` is the numbered message, `{i}` the receiver's number if each goes to one.
     pub body: String,
@@ -46,6 +46,9 @@ pub struct FanoutPlan {
     pub rate: f64,
     /// What `rate` goes to, in a straight line over the measured time.
     pub rate_to: Option<f64>,
+    /// Publications that are due at a time, from one publisher and, where each goes to one receiver, to the same one.
+    /// Receivers that recover take one at a time.
+    pub burst: u32,
     /// How publications are spaced.
     pub arrivals: Arrivals,
     /// Bytes of the numbered message.
@@ -59,6 +62,24 @@ pub struct FanoutPlan {
     /// Receivers come back to where they were, and are owed what they missed; a publication counts when it is answered,
     /// and connections that end are opened again, publishers' too.
     pub recover: bool,
+}
+
+impl Default for FanoutPlan {
+    fn default() -> Self {
+        Self {
+            body: String::new(),
+            to_one: false,
+            rate: 0.0,
+            rate_to: None,
+            burst: 1,
+            arrivals: Arrivals::default(),
+            size: 0,
+            hello: None,
+            run: 0,
+            chaos: None,
+            recover: false,
+        }
+    }
 }
 
 /// Whether each line of a publisher is answered, in order and once: its body asks for that with `ack` or an `id`.
@@ -209,7 +230,12 @@ impl Fanout {
     }
 
     fn turn(&self) -> u32 {
-        (self.count % u64::from(self.publishers)) as u32
+        (self.bursts() % u64::from(self.publishers)) as u32
+    }
+
+    /// Bursts so far, for turns.
+    fn bursts(&self) -> u64 {
+        self.count / u64::from(self.plan.burst)
     }
 
     /// Publishes what is due, as far as there is somebody who can.
@@ -230,7 +256,7 @@ impl Fanout {
     }
 
     fn publish(&mut self, io: &mut Io<'_>, who: u32, at_ns: u64) {
-        let round = self.count / u64::from(self.publishers);
+        let round = self.bursts() / u64::from(self.publishers);
         self.count += 1;
         let publisher = io.net.clients[who as usize].number;
         let receiver = self.plan.to_one.then(|| {
@@ -408,8 +434,10 @@ impl Load for Fanout {
         self.has_begun = true;
         self.last_ns = start_ns;
         if self.publishers > 0 {
-            let pace = Pace::starting(self.rate, start_ns, self.phase);
-            let pace = pace.ramping(self.rate_to, &io.net.plan);
+            let burst = f64::from(self.plan.burst);
+            let pace = Pace::starting(self.rate / burst, start_ns, self.phase);
+            let rate_to = self.rate_to.map(|rate| rate / burst);
+            let pace = pace.ramping(rate_to, &io.net.plan);
             let pace = pace.arriving(self.plan.arrivals, &mut io.net.rng);
             self.pace = Some(if self.plan.recover {
                 Publishing::Patiently(OpenLoop::new(pace))
@@ -532,7 +560,12 @@ impl Load for Fanout {
             next = match &mut pace {
                 Publishing::InTime(pace) => {
                     while let Some(due) = io.net.take_due(pace) {
-                        self.publish_in_turn(io, due);
+                        let who = self.receivers + self.turn();
+                        io.together(who, |io| {
+                            for _ in 0..self.plan.burst {
+                                self.publish_in_turn(io, due);
+                            }
+                        });
                     }
                     pace.due(now)
                 }

@@ -1,6 +1,6 @@
 //! The command line: what can be asked of `veche`, and what a shell gets back.
 //!
-//! `serve` hands a checked configuration to [`crate::supervisor`]; the other commands are short-lived clients of the
+//! `serve` hands a checked configuration to [`veche_supervisor`]; the other commands are short-lived clients of the
 //! configuration, of the control socket or of the push listener. An error is one line to act on.
 
 use std::ffi::OsString;
@@ -12,9 +12,9 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use veche_config as config;
+use veche_supervisor::{self as supervisor, Ended, Signals};
 
-use crate::process::signals::Signals;
-use crate::supervisor::{self, Ended};
+use crate::process::ServerProcess;
 
 mod check;
 mod control;
@@ -242,7 +242,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::New(args) => new::run(&args),
         Command::Serve { unsupervised: true } => {
-            let served = supervisor::unsupervised::run(&file);
+            let served = supervisor::unsupervised::run(&file, ServerProcess::default());
             served.map_err(|error| Failure::new(Exit::Failed, error.to_string()))
         }
         Command::Serve { .. } => {
