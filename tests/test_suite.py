@@ -3,6 +3,7 @@
 import json
 import pathlib
 import tempfile
+import time
 import unittest
 
 from suite import binaries, steps, tally
@@ -111,6 +112,16 @@ class Sets(unittest.TestCase):
         fuzzed = [each.command.split()[2:] for part in steps.PARTS.values() for each in part if each.name == "fuzz"]
         self.assertEqual(sorted(target for targets in fuzzed for target in targets), there)
 
+    def test_examples_in_documentation_are_found(self):
+        self.assertEqual(steps.with_examples(), "-p veche-centrifuge")
+        for source, expected in (
+            ("//! ```\n//! f();\n//! ```\n", True),
+            ("    /// ```no_run\n    /// f();\n    /// ```\n", True),
+            ("//! ```text\n//! a picture\n//! ```\n", False),
+            ("// ```\n// f();\n// ```\n", False),
+        ):
+            self.assertEqual(steps.has_example(source), expected, source)
+
     def test_each_binary_that_is_named_has_its_source(self):
         of_steps = {each.binary for set_ in self.ALL.values() for each in set_ if each.binary}
         for name in of_steps | set(steps.BINARIES) | steps.LONG:
@@ -175,7 +186,11 @@ class Running(unittest.TestCase):
         pid, *_, late = ended.output.splitlines()
         self.assertEqual((ended.status, late), (1, "not done after 0.2 s"))
         self.assertLess(ended.took, 30)
-        self.assertFalse(pathlib.Path(f"/proc/{pid}/cmdline").exists() and pathlib.Path(f"/proc/{pid}/cmdline").read_text())
+        command = pathlib.Path(f"/proc/{pid}/cmdline")
+        deadline = time.monotonic() + 10
+        while command.exists() and command.read_text() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertFalse(command.exists() and command.read_text())
 
     def test_an_idle_step_takes_what_is_left(self):
         script = "import os; print(os.sched_getscheduler(0) == os.SCHED_IDLE, os.getsid(0) == os.getppid())"
