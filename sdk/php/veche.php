@@ -492,7 +492,6 @@ final class Binary
 
 namespace Veche;
 
-use JsonException;
 use Psr\Log\LoggerInterface;
 use Veche\Exception\AuthenticationException;
 use Veche\Exception\CallerException;
@@ -598,7 +597,7 @@ final class Client extends AbstractClient
         }
         $path = $this->base . $command->method;
         $response = $this->transport->post($path, $headers, $body, max(0.001, $deadline->remaining()));
-        $answer = self::decode($response);
+        $answer = Fields::decode($response->body);
         if ($answer?->has('error')) {
             $error = $answer->object('error');
             throw self::error($response, $error->int('code'), $error->string('message'), $command);
@@ -622,17 +621,6 @@ final class Client extends AbstractClient
         $asked = $isRefused ? $error->retryAfter : null;
         // Different pauses, or clients that failed together would come back together.
         return $asked ?? self::FIRST_PAUSE_S * 2 ** ($attempt - 1) * (0.5 + mt_rand() / mt_getrandmax());
-    }
-
-    private static function decode(Response $response): ?Fields
-    {
-        try {
-            $flags = JSON_THROW_ON_ERROR | JSON_BIGINT_AS_STRING;
-            $answer = json_decode($response->body, true, 512, $flags);
-        } catch (JsonException) {
-            return null;
-        }
-        return is_array($answer) ? new Fields($answer) : null;
     }
 
     private static function error(Response $response, int $code, string $message, Command $command): VecheException
@@ -1824,7 +1812,6 @@ final class Json
 
 namespace Veche;
 
-use JsonException;
 use Psr\Log\LoggerInterface;
 use Veche\Exception\CallerException;
 use Veche\Exception\NetworkException;
@@ -2030,14 +2017,8 @@ final class LineClient implements Publisher
 
     private static function decode(string $line): Fields
     {
-        try {
-            $answer = json_decode($line, true, 512, JSON_THROW_ON_ERROR | JSON_BIGINT_AS_STRING);
-        } catch (JsonException) {
-            $answer = null;
-        }
-        return is_array($answer)
-            ? new Fields($answer)
-            : throw new ServerException('unexpected answer: no JSON object; is this the push listener?', 0, true);
+        return Fields::decode($line)
+            ?? throw new ServerException('unexpected answer: no JSON object; is this the push listener?', 0, true);
     }
 
     private static function error(Fields $answer): VecheException
@@ -2487,6 +2468,15 @@ final class Fields
      */
     public function __construct(private readonly array $values)
     {
+    }
+
+    /**
+     * Decodes a JSON object; null: it is none.
+     */
+    public static function decode(string $json): ?self
+    {
+        $values = json_decode($json, true, 512, JSON_BIGINT_AS_STRING);
+        return is_array($values) ? new self($values) : null;
     }
 
     public function has(string $name): bool

@@ -4,7 +4,6 @@ declare(strict_types=1);
 
 namespace Veche;
 
-use JsonException;
 use Psr\Log\LoggerInterface;
 use Veche\Exception\AuthenticationException;
 use Veche\Exception\CallerException;
@@ -110,7 +109,7 @@ final class Client extends AbstractClient
         }
         $path = $this->base . $command->method;
         $response = $this->transport->post($path, $headers, $body, max(0.001, $deadline->remaining()));
-        $answer = self::decode($response);
+        $answer = Fields::decode($response->body);
         if ($answer?->has('error')) {
             $error = $answer->object('error');
             throw self::error($response, $error->int('code'), $error->string('message'), $command);
@@ -134,17 +133,6 @@ final class Client extends AbstractClient
         $asked = $isRefused ? $error->retryAfter : null;
         // Different pauses, or clients that failed together would come back together.
         return $asked ?? self::FIRST_PAUSE_S * 2 ** ($attempt - 1) * (0.5 + mt_rand() / mt_getrandmax());
-    }
-
-    private static function decode(Response $response): ?Fields
-    {
-        try {
-            $flags = JSON_THROW_ON_ERROR | JSON_BIGINT_AS_STRING;
-            $answer = json_decode($response->body, true, 512, $flags);
-        } catch (JsonException) {
-            return null;
-        }
-        return is_array($answer) ? new Fields($answer) : null;
     }
 
     private static function error(Response $response, int $code, string $message, Command $command): VecheException

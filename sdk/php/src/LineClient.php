@@ -4,7 +4,6 @@ declare(strict_types=1);
 
 namespace Veche;
 
-use JsonException;
 use Psr\Log\LoggerInterface;
 use Veche\Exception\CallerException;
 use Veche\Exception\NetworkException;
@@ -210,14 +209,8 @@ final class LineClient implements Publisher
 
     private static function decode(string $line): Fields
     {
-        try {
-            $answer = json_decode($line, true, 512, JSON_THROW_ON_ERROR | JSON_BIGINT_AS_STRING);
-        } catch (JsonException) {
-            $answer = null;
-        }
-        return is_array($answer)
-            ? new Fields($answer)
-            : throw new ServerException('unexpected answer: no JSON object; is this the push listener?', 0, true);
+        return Fields::decode($line)
+            ?? throw new ServerException('unexpected answer: no JSON object; is this the push listener?', 0, true);
     }
 
     private static function error(Fields $answer): VecheException

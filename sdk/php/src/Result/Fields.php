@@ -20,6 +20,15 @@ final class Fields
     {
     }
 
+    /**
+     * Decodes a JSON object; null: it is none.
+     */
+    public static function decode(string $json): ?self
+    {
+        $values = json_decode($json, true, 512, JSON_BIGINT_AS_STRING);
+        return is_array($values) ? new self($values) : null;
+    }
+
     public function has(string $name): bool
     {
         return isset($this->values[$name]);

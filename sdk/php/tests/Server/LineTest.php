@@ -6,6 +6,7 @@ namespace Veche\Tests\Server;
 
 use Psr\Log\AbstractLogger;
 use Veche\Binary;
+use Veche\Client;
 use Veche\ErrorCode;
 use Veche\Exception\CallerException;
 use Veche\LineClient;
@@ -32,6 +33,9 @@ final class LineTest extends ServerTestCase
             [[namespace]]
             name = ""
             subscribe = "client"
+            [[namespace]]
+            name = "#"
+            history_size = 10
             [[namespace]]
             name = "chat"
             history_size = 10
@@ -72,14 +76,17 @@ final class LineTest extends ServerTestCase
     public function testWithoutAcknowledgementsRefusalsComeWithAFlush(): void
     {
         $veche = new LineClient(self::$server->lines(), acknowledge: false);
-        $ann = self::open('/push?user=ann');
+        $ann = self::open('/push?user=flo');
         for ($i = 0; $i < 100; $i++) {
-            self::assertNull($veche->push('ann', (string) $i)->handed);
+            self::assertNull($veche->push('flo', (string) $i)->handed);
         }
         $veche->flush();
         for ($i = 0; $i < 100; $i++) {
             self::assertSame((string) $i, $ann->receive(5)->data);
         }
+        $http = new Client(self::$server->api());
+        self::assertSame(100, $http->history('#flo')->position->offset);
+        self::assertSame(0, $http->history('#veche-php-flush')->position->offset, 'a flush leaves nothing behind');
         $ann->close();
         $veche->publish('unknown:1', 'x');
         $this->expectException(CallerException::class);

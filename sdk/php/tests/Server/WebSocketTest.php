@@ -80,6 +80,20 @@ final class WebSocketTest extends ServerTestCase
         $socket->close();
     }
 
+    public function testClosesWithTheCodesThatAnApplicationHas(): void
+    {
+        foreach ([1000, 3000, 4999] as $code) {
+            $socket = self::open('/echo');
+            $socket->close($code, str_repeat('x', 123));
+            try {
+                $socket->tryReceive();
+                self::fail('it is closed');
+            } catch (ClosedException $closed) {
+                self::assertSame(1006, $closed->getCode());
+            }
+        }
+    }
+
     public function testATimeoutLeavesTheConnectionAsItIs(): void
     {
         $socket = self::open('/echo');
