@@ -197,6 +197,8 @@ final class CommandTest extends TestCase
         self::assertSame(254, strlen(Command::push(str_repeat('x', 254), 1)->parameters['user']));
         self::assertCount(1024, Command::push(array_fill(0, 1024, 'a'), 1)->parameters['users']);
         self::assertSame(128, strlen((string) (new PublishOptions(str_repeat('k', 128)))->idempotencyKey));
+        self::assertSame(0, (new PublishOptions(version: 0))->version);
+        self::assertCount(1000, Command::batch(...array_fill(0, 1000, Command::info()))->commands);
         self::assertSame(4999, Command::disconnect('a', 4999, str_repeat('x', 123))->parameters['disconnect']['code']);
     }
 

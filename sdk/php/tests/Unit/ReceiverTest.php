@@ -115,6 +115,14 @@ final class ReceiverTest extends TestCase
         return (string) hex2bin(str_replace(' ', '', $vector['wire']));
     }
 
+    public function testALengthOfNothingIsOneByte(): void
+    {
+        $receiver = new Receiver(1000, 10);
+        $receiver->feed("\x82\x7e\0\0");
+        $this->expectExceptionCode(1002);
+        $receiver->next();
+    }
+
     public function testManyFragmentsCostTimeInProportion(): void
     {
         $receiver = new Receiver(8 << 20, 100000);
