@@ -112,6 +112,7 @@ CLIENTS = (
     Step("centrifuge sdk", "tests/conformance/centrifuge_sdk.sh", 180, cores=0.5, needs=READY),
     Step("centrifuge python", "tests/conformance/centrifuge_python.sh", 120, cores=0.5, needs=READY),
     Step("centrifuge api", "tests/conformance/cent.sh", 120, cores=0.5, needs=READY),
+    Step("php sdk", "tests/php_sdk.py", 180, cores=0.5, needs=READY),
     Step("examples", "tests/examples.sh", 120, cores=0.5, needs=READY),
     Step("chat crowd", "tests/chat_crowd.py", 180, needs=READY),
     Step("package", "tests/package.py", 120, needs=READY),
