@@ -32,6 +32,7 @@ use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::sessions::app::dialing::Dialing;
 use crate::websocket::client::{Caller, Dial};
 use crate::websocket::{NotRenewed, Socket};
+pub use described::list_connections;
 
 /// Instead of a listener where we have dialed.
 const NO_LISTENER: u16 = u16::MAX;

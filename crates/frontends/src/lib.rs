@@ -23,7 +23,7 @@ pub mod backend;
 pub mod connection;
 
 pub use backend::{Direct, DirectCall, admin, command};
-pub use connection::Connection;
+pub use connection::{Connection, list_connections};
 pub use context::app::{AppAnswer, AppId, Apps};
 pub use context::census::Census;
 pub use context::close::Parting;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Payload, Since};
+use veche_types::{Payload, Since};
 
 /// See the module's text. Carried out by the sessions, each as its protocol has it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,11 @@ enum Form {
     /// Nothing but `*` and `?` among its characters.
     Wildcards(Box<str>),
     /// Matched by simulating its automaton, in time proportional to pattern times name.
-    Steps(Box<[Step]>),
+    Steps {
+        /// The pattern itself.
+        pattern: Box<str>,
+        steps: Box<[Step]>,
+    },
 }
 
 /// One instruction of the automaton. The places that are reached are those of all ways through the pattern.
@@ -71,7 +75,18 @@ impl Glob {
             steps: Vec::new(),
         };
         reader.sequence(0)?;
-        Ok(Self(Form::Steps(reader.steps.into())))
+        Ok(Self(Form::Steps {
+            pattern: pattern.into(),
+            steps: reader.steps.into(),
+        }))
+    }
+
+    /// Returns the pattern.
+    #[must_use]
+    pub fn pattern(&self) -> &str {
+        match &self.0 {
+            Form::Wildcards(pattern) | Form::Steps { pattern, .. } => pattern,
+        }
     }
 
     /// Whether a name fits. Takes time in proportion to the lengths of both.
@@ -79,7 +94,7 @@ impl Glob {
     pub fn fits(&self, name: &str) -> bool {
         match &self.0 {
             Form::Wildcards(pattern) => fits(name, pattern),
-            Form::Steps(steps) => leads_through(steps, name),
+            Form::Steps { steps, .. } => leads_through(steps, name),
         }
     }
 }
