@@ -2,7 +2,8 @@
 
 use super::app::{CPU_BUDGET, FILES, MEMORY, REQUEST_TIMEOUT, SCRIPT};
 use super::{
-    APP_HANDLERS, Change, Default, Directive, HANDLERS, NETWORKS, Section, WEBSOCKET_HANDLERS,
+    APP_HANDLERS, Change, Default, Directive, HANDLERS, NETWORKS, PROTOCOL_HANDLERS, Section,
+    WEBSOCKET_HANDLERS,
 };
 use crate::value::Kind;
 
@@ -22,7 +23,7 @@ pub(super) static ROUTE: &[Directive] = &[
         section: Section::Route,
         name: "handler",
         kind: Kind::Word {
-            words: HANDLERS,
+            words: &HANDLERS,
             hidden: &[],
         },
         default: Default::Required,
@@ -77,7 +78,7 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "\"jwt\", \"http:URL\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\"",
         },
         default: Default::Toml("\"none\""),
-        handlers: &["push", "lua", "centrifuge"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "Where the name of a connection's user is: in a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is not, it just has no user). With `\"none\"` it has no user, only channels. The value is believed as it stands. So a query or a header is for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie should hold something that cannot be guessed. With `\"mtls\"` it is in the certificate that the client has shown on a listener with `client_ca`: its common name, or else its first mail address, host name or URI; `\"mtls:cn\"`, `\"mtls:email\"`, `\"mtls:dns\"` and `\"mtls:uri\"` take that one only. With `\"jwt\"` it is in a signed token, by `[jwt]`; the connection ends with the token (3005), unless it is renewed. With `\"http:URL\"` the back end behind that URL is asked, by `[identity_hook]`. With `\"pam:SERVICE\"` the client sends a name and a password (HTTP Basic), with plain requests to an app too, and PAM judges them by the rules in `/etc/pam.d/SERVICE`, or by those in another folder (`\"pam:/path/to/SERVICE\"`), by `[pam]`; only where nobody can read passwords on the way. [The guide](../guide/identity.md) has more of all three.",
     },
@@ -89,7 +90,7 @@ pub(super) static ROUTE: &[Directive] = &[
             hidden: &[],
         },
         default: Default::Toml("\"none\""),
-        handlers: &["push", "lua", "centrifuge"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "With `identity = \"jwt\"`: which WebSockets may have no user. `\"none\"`: each has a token that names one. `\"token\"`: a token may name none (its `sub` is missing or empty). `\"all\"`: a client may have no token at all; with `\"centrifuge\"`, if the `connect` hook does not name it. A token that does not hold is refused all the same.",
     },
@@ -100,7 +101,7 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "channels such as [\"news\", \"room:*\"]",
         },
         default: Default::Unset("none"),
-        handlers: &["push"],
+        handlers: PROTOCOL_HANDLERS,
         change: Change::Reload,
         doc: "The channels that clients may subscribe to by `?channel=NAME`: a name, or a beginning and `*`. `\"*\"` is all of them. Users' own channels are never among them, private ones (`chat:$42`, `$42`) only by their whole name, and those of named users (`dialog:7#ann,bob`, or by a namespace such as `/users/:user/orders`) only for these users.",
     },
@@ -209,7 +210,7 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "a table such as { connect = \"http://127.0.0.1/connect\", rpc = \"off\" }",
         },
         default: Default::Unset("as `[hooks]` says"),
-        handlers: &["centrifuge"],
+        handlers: PROTOCOL_HANDLERS,
         change: Change::Reload,
         doc: "The URLs that clients of this route have decided instead of those of `[hooks]`, by kind: `{ connect = \"https://app.example/connect\", rpc = \"off\" }`. `\"off\"`: that kind is not asked here. The other options of `[hooks]` apply to all.",
     },
@@ -269,7 +270,7 @@ pub(super) static ROUTE: &[Directive] = &[
             hidden: &[],
         },
         default: Default::Toml("\"disconnect\""),
-        handlers: &["push", "lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "What becomes of a client that reads more slowly than is published, when `outbox_bytes` wait for it. `\"disconnect\"`: it is closed with 1013, and comes back knowing that it missed something. `\"drop_oldest\"`: the oldest publications that have not begun to go out are dropped for the newest. `\"latest\"`: of each channel only the newest waits, also below the limit. What is dropped is counted in `veche_publications_dropped_total`; the client is not told, since its messages are the application's own. Nothing else is ever dropped: not what an application sends to one connection, no answer, no ping. For server-sent events it is always `\"disconnect\"`. Whoever takes nothing at all for `write_timeout` is closed either way.",
     },
@@ -278,7 +279,7 @@ pub(super) static ROUTE: &[Directive] = &[
         name: "positions",
         kind: Kind::Flag { words: &[] },
         default: Default::Toml("false"),
-        handlers: &["push", "lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "Whether clients are told the position of each publication, so that they can come back to it: `{\"channel\":\"chat:1\",\"position\":\"9x3kd07f:17\",\"data\":…}` instead of the data alone, and `?since=9x3kd07f:17`, once for each channel, in the address of the next connection. It first hears `{\"subscribed\":\"chat:1\",\"position\":…,\"recovered\":true}`, then what it has missed. Channels whose namespace keeps no history have no position. Not with another `outbox_full` than `\"disconnect\"`: nothing may be missing. With `\"lua\"` the script subscribes them, and says where they have been: `conn:subscribe(channel, { since = … })`. See [the guide](../guide/history.md).",
     },
