@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use veche_frontends::registry::PROTOCOLS;
 use veche_types::nearest;
 
 use super::names::METHODS;
@@ -222,7 +223,7 @@ pub(crate) struct Directive {
     pub name: &'static str,
     pub kind: Kind,
     pub default: Default,
-    /// Of `[[route]]`: the handlers it means something to; empty for all.
+    /// Of `[[route]]`: see [`Directive::handlers`]; empty for all.
     pub handlers: &'static [&'static str],
     pub change: Change,
     /// Markdown, one paragraph.
@@ -231,6 +232,26 @@ pub(crate) struct Directive {
         expect(dead_code, reason = "a test writes the reference from it")
     )]
     pub doc: &'static str,
+}
+
+impl Directive {
+    /// Returns the handlers that it means something to; none where it means something to all.
+    pub fn handlers(&self) -> impl Iterator<Item = &'static str> {
+        self.handlers.iter().flat_map(|word| {
+            let protocols = PROTOCOLS.iter().filter(move |protocol| match *word {
+                EACH_PROTOCOL => true,
+                ITS_PROTOCOLS => protocol.takes(self.name),
+                _ => false,
+            });
+            let other = Some(*word).filter(|word| OTHER_HANDLERS.contains(word));
+            protocols.map(|protocol| protocol.name).chain(other)
+        })
+    }
+
+    /// Whether it means something to a handler.
+    pub fn concerns(&self, handler: &str) -> bool {
+        self.handlers.is_empty() || self.handlers().any(|one| one == handler)
+    }
 }
 
 /// What counts where the file says nothing.
@@ -281,12 +302,34 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(ADMIN)
 }
 
-/// The names that `handler` takes.
-pub(crate) const HANDLERS: &[&str] = &["push", "echo", "static", "api", "lua", "centrifuge"];
-/// Those of them that open WebSockets.
-pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &["push", "echo", "api", "lua", "centrifuge"];
-/// Handlers that may lead to an application.
-pub(crate) const APP_HANDLERS: &[&str] = &["lua", "centrifuge"];
+/// Handlers that are no client protocols.
+const OTHER_HANDLERS: [&str; 3] = ["static", "api", "lua"];
+
+/// The names that `handler` takes: client protocols first.
+pub(crate) static HANDLERS: [&str; PROTOCOLS.len() + OTHER_HANDLERS.len()] = {
+    let mut all = [""; PROTOCOLS.len() + OTHER_HANDLERS.len()];
+    let mut next = 0;
+    while next < all.len() {
+        all[next] = match next.checked_sub(PROTOCOLS.len()) {
+            None => PROTOCOLS[next].name,
+            Some(other) => OTHER_HANDLERS[other],
+        };
+        next += 1;
+    }
+    all
+};
+
+/// Among a directive's handlers: each client protocol.
+const EACH_PROTOCOL: &str = "each protocol";
+/// Among a directive's handlers: each client protocol that has the directive among its options.
+const ITS_PROTOCOLS: &str = "protocols with this option";
+
+/// Handlers that open WebSockets.
+pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua"];
+/// An application, and client protocols with this option.
+pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua"];
+/// Client protocols with this option alone.
+pub(crate) const PROTOCOL_HANDLERS: &[&str] = &[ITS_PROTOCOLS];
 /// The names that `role` takes.
 pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];
 

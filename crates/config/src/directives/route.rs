@@ -2,7 +2,8 @@
 
 use super::app::{CPU_BUDGET, FILES, MEMORY, REQUEST_TIMEOUT, SCRIPT};
 use super::{
-    APP_HANDLERS, Change, Default, Directive, HANDLERS, NETWORKS, Section, WEBSOCKET_HANDLERS,
+    APP_HANDLERS, Change, Default, Directive, HANDLERS, NETWORKS, PROTOCOL_HANDLERS, Section,
+    WEBSOCKET_HANDLERS,
 };
 use crate::value::Kind;
 
@@ -22,7 +23,7 @@ pub(super) static ROUTE: &[Directive] = &[
         section: Section::Route,
         name: "handler",
         kind: Kind::Word {
-            words: HANDLERS,
+            words: &HANDLERS,
             hidden: &[],
         },
         default: Default::Required,
@@ -77,7 +78,7 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "\"jwt\", \"http:URL\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\"",
         },
         default: Default::Toml("\"none\""),
-        handlers: &["push", "lua", "centrifuge"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "How the user of a connection is determined: by a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is not, it has no user then). With `\"none\"` connections have no user, only channels. The value is trusted as it is. So use a query or a header for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie that cannot be guessed. With `\"mtls\"` it is in the client certificate on a listener with `client_ca`: its common name, or else its first mail address, host name or URI; `\"mtls:cn\"`, `\"mtls:email\"`, `\"mtls:dns\"` and `\"mtls:uri\"` use that one only. With `\"jwt\"` it is in a signed token, checked by `[jwt]`; the connection ends with the token (3005), unless it is renewed. With `\"http:URL\"` the back end behind that URL is asked, by `[identity_hook]`. With `\"pam:SERVICE\"` the client sends a user name and a password (HTTP Basic), with plain requests to an app too, and PAM checks them by the rules in `/etc/pam.d/SERVICE`, or in another folder (`\"pam:/path/to/SERVICE\"`), by `[pam]`; only where passwords cannot be read on the way. [The guide](../guide/identity.md) describes the last three.",
     },
@@ -89,7 +90,7 @@ pub(super) static ROUTE: &[Directive] = &[
             hidden: &[],
         },
         default: Default::Toml("\"none\""),
-        handlers: &["push", "lua", "centrifuge"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "With `identity = \"jwt\"`: which WebSockets may have no user. `\"none\"`: each needs a token with a user. `\"token\"`: a token may have none (its `sub` is missing or empty). `\"all\"`: no token is needed; with `\"centrifuge\"`, unless the `connect` hook names a user. An invalid token is refused in any case.",
     },
@@ -100,7 +101,7 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "channels such as [\"news\", \"room:*\"]",
         },
         default: Default::Unset("none"),
-        handlers: &["push"],
+        handlers: PROTOCOL_HANDLERS,
         change: Change::Reload,
         doc: "The channels that clients may subscribe to by `?channel=NAME`: a name, or a prefix and `*`. `\"*\"` is all of them. Personal channels are never included, private ones (`chat:$42`, `$42`) only by their whole name, and those of named users (`dialog:7#ann,bob`, or by a namespace such as `/users/:user/orders`) only for these users.",
     },
@@ -209,7 +210,7 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "a table such as { connect = \"http://127.0.0.1/connect\", rpc = \"off\" }",
         },
         default: Default::Unset("as `[hooks]` says"),
-        handlers: &["centrifuge"],
+        handlers: PROTOCOL_HANDLERS,
         change: Change::Reload,
         doc: "URLs for clients of this route that replace those of `[hooks]`, by kind: `{ connect = \"https://app.example/connect\", rpc = \"off\" }`. `\"off\"` disables that kind here. The other options of `[hooks]` apply to all.",
     },
@@ -269,7 +270,7 @@ pub(super) static ROUTE: &[Directive] = &[
             hidden: &[],
         },
         default: Default::Toml("\"disconnect\""),
-        handlers: &["push", "lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "How to treat a client that reads more slowly than publications arrive, when `outbox_bytes` wait for it. `\"disconnect\"`: it is closed with 1013 and knows on return that it missed something. `\"drop_oldest\"`: the oldest publications that have not begun to be sent are dropped for the newest. `\"latest\"`: only the newest of each channel waits, also below the limit. Dropped publications are counted in `veche_publications_dropped_total`; the client is not notified, since its messages belong to the application. Nothing else is ever dropped: no message of an application to one connection, no answer, no ping. For server-sent events it is always `\"disconnect\"`. A client that reads nothing for `write_timeout` is closed in any case.",
     },
@@ -278,7 +279,7 @@ pub(super) static ROUTE: &[Directive] = &[
         name: "positions",
         kind: Kind::Flag { words: &[] },
         default: Default::Toml("false"),
-        handlers: &["push", "lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "Whether clients receive the position of each publication, so that they can recover: `{\"channel\":\"chat:1\",\"position\":\"9x3kd07f:17\",\"data\":…}` instead of the data alone, and `?since=9x3kd07f:17`, once per channel, in the address of the next connection. It first receives `{\"subscribed\":\"chat:1\",\"position\":…,\"recovered\":true}`, then what it has missed. Channels without history have no position. Only with `outbox_full = \"disconnect\"`, since nothing may be missing. With `\"lua\"` the script subscribes connections and passes their positions: `conn:subscribe(channel, { since = … })`. See [the guide](../guide/history.md).",
     },
