@@ -91,7 +91,7 @@ pub use audience::{Audience, Entry};
 pub use connected::{CONNECTED_MAX, Connected, Connections};
 pub use engine::Engine;
 pub use glob::{Glob, GlobError};
-pub use happenings::{Happening, Told, What};
+pub use happenings::{About, Happening, Told, What};
 pub use history::{HistoryError, Joined};
 pub use hub::{Counts, Hub, Outcome};
 pub use id::Ticket;
