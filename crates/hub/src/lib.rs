@@ -86,7 +86,7 @@ mod wildcard;
 
 pub use audience::{Audience, Entry};
 pub use engine::Engine;
-pub use happenings::{Happening, Told, What};
+pub use happenings::{About, Happening, Told, What};
 pub use history::{HistoryError, Joined};
 pub use hub::{Counts, Hub, Outcome};
 pub use log::{Append, Batch, Restored, SETTLED_MS};

@@ -153,7 +153,7 @@ fn sources() -> Vec<String> {
         "centrifuge/src",
         "frontends/src",
         "proto/src",
-        "server/src/apps",
+        "apps/src",
         "server/src/worker",
         "worker/src",
     ]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::json;
+use veche_apps::Notices;
 use veche_config::{Config, Handler, StaticRoot};
 use veche_supervisor::message::PROCESS_REFUSED;
 
@@ -106,16 +107,6 @@ impl Dev {
         }
     }
 
-    /// What is to be published, each notice as JSON.
-    pub(crate) fn due(&self) -> Vec<String> {
-        let mut board = self.board.lock();
-        let now = now();
-        board.recent.retain(|(at, _)| now - *at < KEPT);
-        let recent = board.recent.iter().map(|(_, notice)| notice);
-        let standing = board.refused.iter().chain(&board.warnings);
-        recent.chain(standing).cloned().collect()
-    }
-
     fn keep(&self, board: &mut Board, kind: &str, title: &str, text: &str) {
         let notice = self.notice(board, kind, title, text);
         if board.recent.len() == NOTICES_MAX {
@@ -129,6 +120,22 @@ impl Dev {
         let text = &text[..text.floor_char_boundary(TEXT_BYTES_MAX)];
         let id = format!("{}-{}", self.run, board.last);
         json!({"id": id, "kind": kind, "title": title, "text": text}).to_string()
+    }
+}
+
+impl Notices for Dev {
+    fn channel(&self) -> &'static str {
+        CHANNEL
+    }
+
+    /// Each notice is JSON.
+    fn due(&self) -> Vec<String> {
+        let mut board = self.board.lock();
+        let now = now();
+        board.recent.retain(|(at, _)| now - *at < KEPT);
+        let recent = board.recent.iter().map(|(_, notice)| notice);
+        let standing = board.refused.iter().chain(&board.warnings);
+        recent.chain(standing).cloned().collect()
     }
 }
 

@@ -12,7 +12,6 @@ use std::process::ExitCode;
 mod access_log;
 mod acme;
 mod addresses;
-mod apps;
 mod asking;
 mod back_end;
 mod blocks;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
+use veche_apps::{self as apps, Here, Library, Wake};
 use veche_config::{Config, ConnectionCap, MemoryLimit, unix_now_ms};
 use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
 use veche_hub::{Hub, Now, WorkerId};
@@ -20,7 +21,6 @@ use veche_supervisor::pulse::{Stuck, Watch};
 use veche_terminal::as_ms;
 
 use crate::access_log::Access;
-use crate::apps::{self, Here, Library, Wake};
 use crate::back_end::{BackEnd, Sockets};
 use crate::blocks::Blocks;
 use crate::common::Common;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use veche_apps::Library;
 use veche_config::{self as config, Config};
 use veche_frontends::access::Networks;
 use veche_frontends::hooks::{Decider, Deciders, Kind};
@@ -16,7 +17,6 @@ use veche_proto::http;
 use veche_proto::websocket::{self, deflate};
 use veche_terminal::as_ms;
 
-use crate::apps::Library;
 use crate::dev;
 use crate::hooks::Hooks;
 use crate::identity::Identities;

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, error};
+use veche_apps::Here;
 use veche_frontends::Shared;
 use veche_frontends::journal::SlowKind;
 use veche_mailbox::Mailbox;
@@ -33,7 +34,6 @@ use veche_net::{CloseReason, ConnectionId, Driver, Event};
 use veche_supervisor::pulse::{Pulse, Step};
 use veche_worker::{Accepting, TurnLimits, TurnState};
 
-use crate::apps::Here;
 use crate::common::Common;
 use crate::sealing::Doors;
 use clock::{Clock, clock_now};

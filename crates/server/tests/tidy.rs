@@ -65,6 +65,23 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "veche-apps",
+        &[
+            "veche-calls",
+            "veche-config",
+            "veche-frontends",
+            "veche-hub",
+            "veche-logging",
+            "veche-outbound",
+            "veche-proto",
+            "veche-script",
+            "veche-store",
+            "veche-tls",
+            "veche-types",
+            "veche-worker",
+        ],
+    ),
+    (
         "veche-supervisor",
         &[
             "veche-config",
@@ -108,6 +125,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-config",
             "veche-logging",
             "veche-supervisor",
+            "veche-apps",
             "veche-terminal",
             "veche-tls",
             "veche-proto",

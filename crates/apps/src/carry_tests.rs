@@ -1,9 +1,13 @@
 //! What scripts publish while a channel can't take more.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use veche_config::Config;
-use veche_frontends::{Outboxes, Ports, Post, Shared};
+use veche_frontends::publishing::Publishing;
+use veche_frontends::static_files::{Encoding, File, Files, OpenError, Opened};
+use veche_frontends::{Limits, Outboxes, Ports, Post, Process, Shared, Site};
 use veche_hub::{
     ChannelName, ConnectionId, Hub, Options, PayloadKind, PayloadRef, SubscribeOptions, Ticket,
     WorkerId,
@@ -11,35 +15,83 @@ use veche_hub::{
 
 use super::Here;
 use super::library::Library;
-use crate::common::Common;
-use crate::files::DiskFiles;
-use crate::metrics::Report;
-use crate::process::now;
-use crate::stage::good;
 
 const CONFIG: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n\
     [[route]]\npath = \"/a\"\nhandler = \"lua\"\nscript = \"app.lua\"\n\
     [[namespace]]\nname = \"kept\"\nhistory_size = 10\n";
 
+/// A configuration with an application that answers nothing.
+fn config() -> Config {
+    let folder = std::env::temp_dir().join(format!("veche-apps-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let app = "return { message = function(c, d) c:send(d) end }";
+    fs::write(folder.join("app.lua"), app).expect("written");
+    let config = veche_config::parse(&folder.join("veche.toml"), CONFIG);
+    config.unwrap_or_else(|report| panic!("{report}"))
+}
+
+struct NoFiles;
+
+impl Files for NoFiles {
+    fn open(&mut self, _: &Path, _: &str, _: u64) -> Result<Opened, OpenError> {
+        Err(OpenError::NotFound)
+    }
+
+    fn open_variant(
+        &mut self,
+        _: &Path,
+        _: &str,
+        _: Encoding,
+        _: u64,
+    ) -> Result<Option<File>, OpenError> {
+        Ok(None)
+    }
+}
+
+/// A process in which nothing is wrong.
+struct Idle;
+
+impl Process for Idle {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn metrics(&self) -> String {
+        String::new()
+    }
+
+    fn trouble(&self, what: &str) {
+        panic!("{what}");
+    }
+
+    fn nodes(&self) -> String {
+        String::new()
+    }
+}
+
 /// A worker alone, whose log of history takes nothing any more.
 fn worker(config: &Config) -> (Here, Shared) {
     let library = Library::default();
     let shelf = library.shelve(config).expect("applications that load");
-    let common = Arc::new(Common::new(1, now()));
-    let report = Report::new(
-        Arc::clone(&common),
-        library.outbound.clone(),
-        Arc::default(),
-        "test".to_owned(),
-    );
-    let site = crate::site::build(config, &library, &common.identities, &common.hooks, false);
+    let site = Site {
+        listeners: Vec::new(),
+        routes: Vec::new(),
+        limits: Limits::default(),
+        api_keys: Vec::new(),
+        admin_keys: Vec::new(),
+        accepts_unknown_fields: false,
+        publishing: Publishing::default(),
+        namespaces: Arc::new(veche_config::namespaces(config)),
+        history_bytes_max: 1 << 20,
+        history_answer_max: 100,
+    };
     let mut shared = Shared::new(
         Hub::new(WorkerId(0), 1, 7, Options::default()),
         Ports::new(Outboxes::new(1 << 20), Post::new(1, 1024)),
         Arc::new(site),
-        Arc::clone(&common.stats[0]),
-        Box::new(DiskFiles::default()),
-        Arc::new(report),
+        Arc::default(),
+        Box::new(NoFiles),
+        Arc::new(Idle),
     );
     shared.hub.keep_log();
     let name = ChannelName::new("kept:full").expect("a name");
@@ -63,7 +115,7 @@ fn publish(here: &mut Here, shared: &mut Shared, channel: &str) {
 
 #[test]
 fn publications_that_can_be_taken_do_not_wait_for_others() {
-    let config = good(CONFIG);
+    let config = config();
     let (mut here, mut shared) = worker(&config);
     let listener = ConnectionId {
         index: 0,

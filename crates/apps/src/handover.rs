@@ -34,7 +34,7 @@ pub(super) struct Exit {
 impl Here {
     /// New code for the applications where it is another. Connections stay; handlers that wait end in the code they
     /// began in.
-    pub(crate) fn reload(&mut self, shelf: &Shelf, shared: &mut Shared) {
+    pub fn reload(&mut self, shelf: &Shelf, shared: &mut Shared) {
         if self.is_stopping {
             return;
         }

@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const ORDER_BYTES: usize = 64;
 
 /// What one worker has another one do, for one application.
-pub(crate) struct AppMail {
+pub struct AppMail {
     pub(super) app: AppId,
     orders: Vec<Order>,
     bytes: usize,
@@ -92,6 +92,7 @@ impl Far {
         if lane.bytes + bytes > WAITING_BYTES_MAX {
             if !std::mem::replace(&mut self.is_dropping, true) {
                 tracing::warn!(
+                    target: "veche::apps::far",
                     worker,
                     "messages to connections of a worker that lags are dropped"
                 );

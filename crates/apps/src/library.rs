@@ -16,21 +16,21 @@ use veche_config::{self as config, Config, Restart};
 
 /// One application that can be run.
 #[derive(Clone, Debug)]
-pub(crate) struct Volume {
-    pub(crate) app: App,
-    pub(crate) code: Arc<Code>,
+pub struct Volume {
+    pub app: App,
+    pub code: Arc<Code>,
     /// What lies below may be answered with.
-    pub(crate) files: Option<Arc<Path>>,
+    pub files: Option<Arc<Path>>,
     /// The process's dictionaries and counters: the same for all applications.
-    pub(crate) store: Arc<Store>,
+    pub store: Arc<Store>,
     /// Of a test: decides all chance.
     seed: Option<u64>,
     /// Of a service's instance.
-    pub(crate) seat: Option<Seat>,
+    pub seat: Option<Seat>,
     /// It is told what happens to channels and users.
-    pub(crate) hears_events: bool,
+    pub hears_events: bool,
     /// What it decides on for Centrifuge clients, for all that ask it.
-    pub(crate) kinds: Arc<Kinds>,
+    pub kinds: Arc<Kinds>,
     /// It plays users of this run.
     load_run: Option<Arc<dyn LoadRun>>,
     /// What was warned of when its code was tried, such as functions that are never called.
@@ -38,7 +38,7 @@ pub(crate) struct Volume {
 }
 
 /// The names of the applications on a shelf with what each was warned of.
-pub(crate) fn warnings(shelf: &Shelf) -> Vec<(String, String)> {
+pub fn warnings(shelf: &Shelf) -> Vec<(String, String)> {
     let volumes = shelf.iter().flatten();
     let all = volumes.flat_map(|volume| {
         let named = |text: &String| (volume.app.name.clone(), text.clone());
@@ -49,22 +49,22 @@ pub(crate) fn warnings(shelf: &Shelf) -> Vec<(String, String)> {
 
 /// The place of a service's instance, and when it begins again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub struct Seat {
     /// From 1.
     instance: u32,
-    pub(crate) restart: Restart,
+    pub restart: Restart,
 }
 
 impl Seat {
     /// The one of so many workers that it runs on.
-    pub(crate) fn worker(&self, workers: u16) -> u16 {
+    pub fn worker(&self, workers: u16) -> u16 {
         ((self.instance - 1) % u32::from(workers.max(1))) as u16
     }
 }
 
 impl Volume {
     /// What its VMs share on one worker, new.
-    pub(crate) fn world(&self) -> World {
+    pub fn world(&self) -> World {
         let store = Arc::clone(&self.store);
         match self.seed {
             Some(seed) => World::seeded(store, seed),
@@ -73,7 +73,7 @@ impl Volume {
     }
 
     /// Loads it for a worker.
-    pub(crate) fn vm(&self, world: &World, worker: u16) -> Result<Vm, LoadError> {
+    pub fn vm(&self, world: &World, worker: u16) -> Result<Vm, LoadError> {
         let Self { app, code, .. } = self;
         match &self.load_run {
             Some(run) => Vm::load_script(app, code, world, worker, run),
@@ -82,7 +82,7 @@ impl Volume {
     }
 
     /// Whether the other one would run just the same.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         self.app == other.app
             && self.files == other.files
             && self.seat == other.seat
@@ -92,15 +92,11 @@ impl Volume {
 }
 
 /// All applications of a configuration, by id; those that are no more in it are `None`.
-pub(crate) type Shelf = Arc<Vec<Option<Arc<Volume>>>>;
+pub type Shelf = Arc<Vec<Option<Arc<Volume>>>>;
 
 /// The same code with a store of its own and a seed, and with services of these names; `None`: with all of them. For one run
 /// of a test.
-pub(crate) fn seeded(
-    shelf: &Shelf,
-    seed: u64,
-    services: Option<&[String]>,
-) -> Result<Shelf, String> {
+pub fn seeded(shelf: &Shelf, seed: u64, services: Option<&[String]>) -> Result<Shelf, String> {
     let is_of = |volume: &Volume, name: &str| {
         let rest = volume.app.name.strip_prefix(name);
         volume.seat.is_some_and(|seat| {
@@ -140,18 +136,19 @@ struct Named {
 
 /// Gives applications their ids: open sessions keep theirs over a reload, so a name keeps its number for good.
 #[derive(Debug, Default)]
-pub(crate) struct Library {
+pub struct Library {
     names: Mutex<Vec<Named>>,
-    pub(crate) store: Arc<Store>,
+    /// What all workers and applications share.
+    pub store: Arc<Store>,
     /// What applications ask of the world goes through here.
-    pub(crate) outbound: Outbound,
+    pub outbound: Outbound,
     /// Services play the users of this run.
     load_run: Option<Arc<dyn LoadRun>>,
 }
 
 impl Library {
     /// A library whose services play the users of a run under load, if there is one.
-    pub(crate) fn playing(load_run: Option<Arc<dyn LoadRun>>) -> Self {
+    pub fn playing(load_run: Option<Arc<dyn LoadRun>>) -> Self {
         Self {
             load_run,
             ..Self::default()
@@ -159,7 +156,7 @@ impl Library {
     }
 
     /// Reads the code of all applications and tries whether it loads, before anybody is to run it.
-    pub(crate) fn shelve(&self, config: &Config) -> Result<Shelf, String> {
+    pub fn shelve(&self, config: &Config) -> Result<Shelf, String> {
         let instances = config.services.iter().map(|service| service.instances);
         if config.apps.len() + instances.sum::<u32>() as usize > VOLUMES_MAX {
             return Err(format!(
@@ -220,7 +217,7 @@ impl Library {
     }
 
     /// The number of an application.
-    pub(crate) fn id(&self, name: &str) -> AppId {
+    pub fn id(&self, name: &str) -> AppId {
         let mut names = self.names.lock();
         let known = names.iter().position(|known| known.name == name);
         AppId(known.unwrap_or_else(|| {
@@ -233,7 +230,7 @@ impl Library {
     }
 
     /// What it decides on: whoever loads its code says so there.
-    pub(crate) fn kinds(&self, AppId(id): AppId) -> Arc<Kinds> {
+    pub fn kinds(&self, AppId(id): AppId) -> Arc<Kinds> {
         let names = self.names.lock();
         let named = names.get(usize::from(id));
         named.map_or_else(Arc::default, |named| Arc::clone(&named.kinds))

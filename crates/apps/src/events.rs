@@ -6,11 +6,10 @@
 use std::collections::VecDeque;
 
 use veche_frontends::{AppId, Shared};
-use veche_hub::Happening;
+use veche_hub::{About, Happening};
 use veche_script::Event;
 
 use super::here::Here;
-use crate::events::wire::{About, about};
 
 /// Events of one worker that may wait.
 const WAITING_MAX: usize = 65_536;
@@ -93,7 +92,7 @@ fn event(happening: &Happening) -> Event<'_> {
         user,
         client,
         info,
-    } = about(happening);
+    } = happening.about();
     Event {
         kind,
         channel,

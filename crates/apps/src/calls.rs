@@ -11,11 +11,16 @@ use veche_script::{Answer, Dial, Token};
 use super::here::Here;
 
 /// Where calls go and outcomes come from: see [`Port`], which tests take the place of.
-pub(crate) trait Gate {
+pub trait Gate {
+    /// Queues a call.
     fn submit(&mut self, id: CallId, call: Call);
+    /// Gives a call up; it has no outcome then.
     fn cancel(&mut self, id: CallId);
+    /// Hands over what was queued.
     fn flush(&mut self);
+    /// Returns whether outcomes can be taken.
     fn has_outcomes(&self) -> bool;
+    /// Moves the outcomes of finished calls to the end of a list.
     fn take(&mut self, into: &mut Vec<(CallId, Outcome)>);
 
     /// A connection to another WebSocket server is about to be opened; a test leads it elsewhere.

@@ -10,11 +10,11 @@ use veche_frontends::hooks::{self, Encoding, Given, Grant, Kind, Kinds, Question
 use veche_frontends::hooks::{Asker, Verdict};
 use veche_frontends::{AppId, Shared};
 use veche_hub::{ConnectionId, Payload, PayloadKind};
+use veche_logging::Seldom;
 use veche_script::hooks::{Asked, Blob, Caller, Data, Hook, Ruling};
 use veche_script::{Now, Vm};
 
 use super::here::{Here, LOG};
-use crate::asking::Seldom;
 
 /// Most questions of one kind that wait for one application of one worker: those of which many come at once, such as
 /// renewals and farewells, take no place from others.

@@ -105,12 +105,12 @@ impl Application {
 
 impl Here {
     /// No service begins before [`Self::start_services`].
-    pub(crate) fn hold_services(&mut self) {
+    pub fn hold_services(&mut self) {
         self.phase = Phase::Held;
     }
 
     /// Begins the services that were held back, unless they were told to end meanwhile.
-    pub(crate) fn start_services(&mut self) {
+    pub fn start_services(&mut self) {
         if self.phase == Phase::Held {
             self.phase = Phase::Open;
         }

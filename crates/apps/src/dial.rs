@@ -15,17 +15,20 @@ use super::here::{Application, Here};
 const FRAGMENTS_MAX: u32 = 65_536;
 
 /// A connection that is to be opened.
-pub(crate) struct Outgoing {
-    pub(crate) address: SocketAddr,
+pub struct Outgoing {
+    /// The other server's address.
+    pub address: SocketAddr,
     /// What a certificate has to be for.
-    pub(crate) host: String,
+    pub host: String,
     /// Whom to believe, where TLS is asked for.
-    pub(crate) tls: Option<Believe>,
-    pub(crate) dial: Dial,
+    pub tls: Option<Believe>,
+    /// What the front ends are to know of it.
+    pub dial: Dial,
 }
 
 /// What the worker has to do.
-pub(crate) enum Asked {
+pub enum Asked {
+    /// Open a connection.
     Dial(Box<Outgoing>),
     /// What is dialed is not wanted any more.
     HangUp(Caller),
@@ -33,7 +36,7 @@ pub(crate) enum Asked {
 
 impl Here {
     /// What was asked since the last call, in order.
-    pub(crate) fn take_asked(&mut self) -> Vec<Asked> {
+    pub fn take_asked(&mut self) -> Vec<Asked> {
         std::mem::take(&mut self.asked)
     }
 

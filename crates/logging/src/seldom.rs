@@ -5,11 +5,11 @@ const EVERY_MS: u64 = 10_000;
 
 /// When the last line was written. Times are in monotonic milliseconds.
 #[derive(Debug, Default)]
-pub(crate) struct Seldom(Option<u64>);
+pub struct Seldom(Option<u64>);
 
 impl Seldom {
     /// Whether one is due; then it counts as written.
-    pub(crate) fn is_due(&mut self, now_ms: u64) -> bool {
+    pub fn is_due(&mut self, now_ms: u64) -> bool {
         let is_due = self.0.is_none_or(|at| now_ms >= at + EVERY_MS);
         if is_due {
             self.said(now_ms);
@@ -18,7 +18,7 @@ impl Seldom {
     }
 
     /// One was written.
-    pub(crate) fn said(&mut self, now_ms: u64) {
+    pub fn said(&mut self, now_ms: u64) {
         self.0 = Some(now_ms);
     }
 }

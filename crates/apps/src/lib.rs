@@ -2,6 +2,11 @@
 //!
 //! The front ends know applications by the trait [`Apps`](veche_frontends::Apps) only, scripts know the world by
 //! effects only; [`Here`] stands between them in each worker, [`Library`] has the code for all workers.
+//!
+//! The crate knows which application a session belongs to, what its effects do to connections and channels, and how
+//! code is replaced while handlers wait. It does not know the worker's turn, sockets, threads or Lua.
+
+#![forbid(unsafe_code)]
 
 mod calls;
 mod carry;
@@ -9,7 +14,6 @@ mod carry;
 mod carry_tests;
 mod commands;
 mod decide;
-mod dev;
 mod dial;
 mod events;
 mod far;
@@ -21,11 +25,13 @@ mod host;
 mod inquire;
 mod journal;
 mod library;
+mod notices;
 mod service;
 
-pub(crate) use calls::Gate;
-pub(crate) use dial::{Asked, Outgoing};
-pub(crate) use far::AppMail;
-pub(crate) use here::{Here, Wake};
-pub(crate) use journal::{Entry, Journal};
-pub(crate) use library::{Library, Shelf, seeded, warnings};
+pub use calls::Gate;
+pub use dial::{Asked, Outgoing};
+pub use far::AppMail;
+pub use here::{Here, Wake};
+pub use journal::{Entry, Journal};
+pub use library::{Library, Shelf, seeded, warnings};
+pub use notices::Notices;

@@ -10,25 +10,39 @@ const ENTRIES_MAX: usize = 100_000;
 
 /// One thing that an application did.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Entry {
+pub enum Entry {
     /// It logged, or failed.
-    Logged { level: Level, text: String },
+    Logged {
+        /// The line's level.
+        level: Level,
+        /// The line.
+        text: String,
+    },
     /// The test logged, or was told something.
-    Noted { level: Level, text: String },
+    Noted {
+        /// The line's level.
+        level: Level,
+        /// The line.
+        text: String,
+    },
     /// It published.
     Published {
+        /// The channel's name.
         channel: String,
+        /// Whether it is text.
         kind: MessageKind,
+        /// The message.
         data: Vec<u8>,
     },
 }
 
 /// Shared by who writes and who reads.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Journal(Rc<RefCell<Vec<Entry>>>);
+pub struct Journal(Rc<RefCell<Vec<Entry>>>);
 
 impl Journal {
-    pub(crate) fn write(&self, entry: Entry) {
+    /// Adds an entry, up to a limit.
+    pub fn write(&self, entry: Entry) {
         let mut entries = self.0.borrow_mut();
         if entries.len() < ENTRIES_MAX {
             entries.push(entry);
@@ -36,7 +50,7 @@ impl Journal {
     }
 
     /// All so far.
-    pub(crate) fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<Entry> {
         self.0.borrow().clone()
     }
 }

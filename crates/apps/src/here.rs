@@ -16,7 +16,6 @@ use veche_script::{Effects, Handler, Token, Vm, WantedPlace, World};
 use super::calls::{Calls, Gate};
 use super::commands::{self, Commands};
 use super::decide::{Questions, decides_on};
-use super::dev::Notices;
 use super::dial::Asked;
 use super::events::Heard;
 use super::far::Far;
@@ -26,8 +25,8 @@ use super::held::Held;
 use super::inquire::outcome;
 use super::journal::Journal;
 use super::library::{Shelf, Volume};
+use super::notices::{Notices, Publisher};
 use super::service::{Life, Phase};
-use crate::dev::Dev;
 
 /// What log lines of scripts go by.
 pub(super) const LOG: &str = "veche::app";
@@ -36,7 +35,7 @@ pub(super) const LOG: &str = "veche::app";
 const LOOK_AGAIN_MS: u64 = 1;
 
 /// The applications of one worker.
-pub(crate) struct Here {
+pub struct Here {
     pub(super) worker: u16,
     pub(super) workers: u16,
     pub(super) apps: Vec<Option<Application>>,
@@ -67,7 +66,7 @@ pub(crate) struct Here {
     /// Whether services may run.
     pub(super) phase: Phase,
     /// Under `veche dev`, in one of the workers.
-    pub(super) notices: Option<Notices>,
+    pub(super) notices: Option<Publisher>,
     /// Wakes this worker's thread, for what others end: waits at queues.
     wake: Option<Wake>,
     /// Says whether the process is short of memory.
@@ -76,7 +75,7 @@ pub(crate) struct Here {
 }
 
 /// Wakes a worker's thread.
-pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 fn attach(world: &World, wake: &Wake) {
     let wake = Arc::clone(wake);
@@ -189,7 +188,7 @@ pub(super) enum Direct {
 
 impl Here {
     /// To be called on the worker's own thread.
-    pub(crate) fn start(
+    pub fn start(
         worker: u16,
         workers: u16,
         shelf: &Shelf,
@@ -231,12 +230,12 @@ impl Here {
     }
 
     /// From now on what the applications log and publish is written down as well.
-    pub(crate) fn keep_journal(&mut self, journal: Journal) {
+    pub fn keep_journal(&mut self, journal: Journal) {
         self.journal = Some(journal);
     }
 
     /// What wakes this worker's thread.
-    pub(crate) fn set_wake(&mut self, wake: Wake) {
+    pub fn set_wake(&mut self, wake: Wake) {
         for app in self.apps.iter().flatten() {
             attach(&app.world, &wake);
         }
@@ -244,7 +243,7 @@ impl Here {
     }
 
     /// Sets how scripts learn whether the process is short of memory; they do not grow then.
-    pub(crate) fn set_is_short(&mut self, is_short: Rc<dyn Fn() -> bool>) {
+    pub fn set_is_short(&mut self, is_short: Rc<dyn Fn() -> bool>) {
         for app in self.apps.iter().flatten() {
             app.world.set_is_short(Rc::clone(&is_short));
         }
@@ -252,8 +251,8 @@ impl Here {
     }
 
     /// This worker tells the developer's pages what they should know.
-    pub(crate) fn tell(&mut self, dev: Arc<Dev>) {
-        self.notices = Some(Notices::new(dev));
+    pub fn tell(&mut self, notices: Arc<dyn Notices>) {
+        self.notices = Some(Publisher::new(notices));
     }
 
     /// Whether this worker runs it: an instance of a service has one place.
