@@ -1538,7 +1538,7 @@ final class ResponseReader
     {
         do {
             [$version, $status, $headers] = $this->head();
-            // 101 can't come here, and others below 200 precede the response.
+            // Informational responses precede the final one.
         } while ($status >= 100 && $status < 200);
         $isKept = $version === '1.1' && strtolower($headers['connection'] ?? '') !== 'close';
         if (in_array($status, [204, 304], true)) {
@@ -1834,8 +1834,8 @@ use Veche\Result\Published;
  * $handed = $veche->push('tester01', 'hello')->handed;
  * ```
  *
- * With `acknowledge: false` nothing waits for an answer: a push is one write. What the server refuses is then noticed
- * with a later push, or by {@see flush()}.
+ * With `acknowledge: false` nothing waits for an answer: a push is one write. A refusal is then thrown by a later push,
+ * or by {@see flush()}.
  */
 final class LineClient implements Publisher
 {
@@ -1887,10 +1887,9 @@ final class LineClient implements Publisher
     }
 
     /**
-     * Reads what the server has said about earlier lines, and throws the first refusal.
+     * Waits until the server has carried out all lines so far, and throws the first refusal.
      *
-     * Call it after the last push where nothing waits for answers: it sends an acknowledged line and waits for its
-     * answer, so all lines before it have been carried out.
+     * Call it after the last push where nothing waits for answers.
      *
      * @throws VecheException
      */
@@ -2471,7 +2470,7 @@ final class Fields
     }
 
     /**
-     * Decodes a JSON object; null: it is none.
+     * Decodes a JSON object. Returns null for any other text.
      */
     public static function decode(string $json): ?self
     {

@@ -26,8 +26,8 @@ use Veche\Result\Published;
  * $handed = $veche->push('tester01', 'hello')->handed;
  * ```
  *
- * With `acknowledge: false` nothing waits for an answer: a push is one write. What the server refuses is then noticed
- * with a later push, or by {@see flush()}.
+ * With `acknowledge: false` nothing waits for an answer: a push is one write. A refusal is then thrown by a later push,
+ * or by {@see flush()}.
  */
 final class LineClient implements Publisher
 {
@@ -79,10 +79,9 @@ final class LineClient implements Publisher
     }
 
     /**
-     * Reads what the server has said about earlier lines, and throws the first refusal.
+     * Waits until the server has carried out all lines so far, and throws the first refusal.
      *
-     * Call it after the last push where nothing waits for answers: it sends an acknowledged line and waits for its
-     * answer, so all lines before it have been carried out.
+     * Call it after the last push where nothing waits for answers.
      *
      * @throws VecheException
      */
