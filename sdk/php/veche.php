@@ -1847,12 +1847,13 @@ final class LineClient implements Publisher
     private int $lastId = 0;
 
     /**
-     * @param string $address Of the push listener, such as `127.0.0.1:1234`.
+     * @param string $address Of the push listener, such as `127.0.0.1:1234`, or `tls://push.example.org:1234`.
      * @param bool $acknowledge Wait for the server's answer to each push.
      * @param float $timeout Seconds for one push.
      * @param float $connectTimeout Seconds for opening the connection.
      * @param LoggerInterface|null $logger Receives refused lines where nothing waits for answers; without one they
      *     are thrown by the next call.
+     * @param string|null $caFile Certificates to trust for TLS instead of the system's.
      * @throws CallerException
      */
     public function __construct(
@@ -1861,8 +1862,9 @@ final class LineClient implements Publisher
         private readonly float $timeout = 5.0,
         private readonly float $connectTimeout = 2.0,
         private readonly ?LoggerInterface $logger = null,
+        private readonly ?string $caFile = null,
     ) {
-        $this->address = Address::parse(str_contains($address, '://') ? $address : "tcp://$address", ['tcp']);
+        $this->address = Address::parse(str_contains($address, '://') ? $address : "tcp://$address", ['tcp', 'tls']);
     }
 
     public function push(string|array $users, mixed $data, ?PublishOptions $options = null): Published
@@ -1962,7 +1964,7 @@ final class LineClient implements Publisher
     private function open(Deadline $deadline): Socket
     {
         $timeout = max(0.001, min($this->connectTimeout, $deadline->remaining()));
-        return $this->socket ??= Socket::connect($this->address, $timeout);
+        return $this->socket ??= Socket::connect($this->address, $timeout, $this->caFile);
     }
 
     /**
@@ -2038,8 +2040,8 @@ use Veche\Exception\CallerException;
  */
 final class Address
 {
-    /** Schemes with their default ports; those with TLS end in s. */
-    private const PORTS = ['http' => 80, 'https' => 443, 'ws' => 80, 'wss' => 443, 'tcp' => 0];
+    /** Schemes with their default ports; 0: none. */
+    private const PORTS = ['http' => 80, 'https' => 443, 'ws' => 80, 'wss' => 443, 'tcp' => 0, 'tls' => 0];
 
     private function __construct(
         public readonly string $scheme,
@@ -2079,7 +2081,7 @@ final class Address
 
     public function isTls(): bool
     {
-        return in_array($this->scheme, ['https', 'wss'], true);
+        return in_array($this->scheme, ['https', 'wss', 'tls'], true);
     }
 
     /**
