@@ -497,7 +497,9 @@ abstract class AbstractClient implements ClientInterface
 namespace Veche;
 
 use Closure;
+use Throwable;
 use Veche\Exception\CallerException;
+use Veche\Exception\VecheException;
 use Veche\Hook\Decision;
 use Veche\Hook\Event;
 use Veche\Hook\Grant;
@@ -624,12 +626,17 @@ final class App
     {
         return $this->on('request', function (Handling $handling) use ($handler): array {
             $head = $handling->frame->head;
-            $result = $handler(Request::from($head['request'], (string) $handling->frame->part($head['data'] ?? 0)));
+            $body = (string) $handling->frame->part($head['data'] ?? 0);
+            $result = $handler(Request::from($head['request'], $body));
             $response = is_string($result)
                 ? new Response(200, $result, ['Content-Type' => 'text/plain; charset=utf-8'])
                 : $result;
             if (!$response instanceof Response) {
                 throw new CallerException('a request handler returns a Response or a string');
+            }
+            if ($response->stream !== null) {
+                self::streamed($response, $handling);
+                return [];
             }
             return ['reply' => self::responded($response, $handling)];
         });
@@ -748,6 +755,28 @@ final class App
     }
 
     /**
+     * Returns ids of a user's connections, for {@see connection()}.
+     *
+     * @param int $limit At most 10,000.
+     * @return list<string>
+     */
+    public function connectionsOf(string $user, int $limit = 1000): array
+    {
+        $head = Engine::current()->call('connections', ['user' => $user, 'limit' => $limit])->head;
+        return $head['connections'] ?? [];
+    }
+
+    /**
+     * Writes to the server's log. What is written to standard output goes there too, without a level.
+     *
+     * @param string $level `debug`, `info`, `warn` or `error`.
+     */
+    public function log(string $text, string $level = 'info'): void
+    {
+        Engine::current()->effects()->add(['effect' => 'log', 'level' => $level, 'text' => $text]);
+    }
+
+    /**
      * Pushes to all connections of a user, without an answer. {@see client()} pushes with one.
      */
     public function pushTo(string $user, mixed $data): void
@@ -789,6 +818,27 @@ final class App
             }
         });
         (new Runner($stream, $engine))->run();
+    }
+
+    /**
+     * Handles one event outside of a worker: takes its frame, and returns the frames up to its answer.
+     *
+     * For carriers that bring each event in a request of its own. Calls of {@see client()} need {@see useClient()}
+     * then, and other calls fail.
+     *
+     * @throws VecheException if this is no frame of an event
+     */
+    public function handle(string $frame): string
+    {
+        $engine = $this->engine();
+        $engine->takeOutput();
+        $engine->receive($frame);
+        while (($wakesAt = $engine->wakesAt()) !== null) {
+            usleep((int) max(0, ($wakesAt - Runner::now()) * 1e6));
+            $engine->wake(Runner::now());
+        }
+        $engine->abandon('there is nothing to ask: this event came without a socket');
+        return $engine->takeOutput();
     }
 
     /**
@@ -841,6 +891,26 @@ final class App
         );
     }
 
+    private static function streamed(Response $response, Handling $handling): void
+    {
+        $begin = ['effect' => 'begin', 'status' => $response->status];
+        $headers = $response->headerList();
+        $handling->effects->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
+        try {
+            foreach ($response->stream ?? [] as $part) {
+                if ($part !== '') {
+                    Engine::current()->call('part', [], $part);
+                }
+            }
+        } catch (Throwable $error) {
+            // What was sent can't be taken back: the client notices by a response that breaks off.
+            $handling->effects->add(['effect' => 'end', 'complete' => false]);
+            $handling->effects->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
+            return;
+        }
+        $handling->effects->add(['effect' => 'end']);
+    }
+
     /**
      * @return array<string, mixed>
      */
@@ -849,6 +919,7 @@ final class App
         $headers = $response->headerList();
         return ['status' => $response->status]
             + ($headers === [] ? [] : ['headers' => $headers])
+            + ($response->file === null ? [] : ['file' => $response->file])
             + ($response->body === '' ? [] : ['body' => $handling->effects->keep($response->body)]);
     }
 }
@@ -1460,6 +1531,7 @@ namespace Veche;
 
 use Veche\Exception\CallerException;
 use Veche\Worker\Effects;
+use Veche\Worker\Engine;
 
 /**
  * A WebSocket connection, as a handler sees it. Veche holds the connection; what is wanted of it here is done when the
@@ -1520,6 +1592,44 @@ final class Connection
     public function subscribe(string $channel): void
     {
         $this->effect('subscribe', ['channel' => $channel]);
+    }
+
+    /**
+     * Subscribes the connection to a channel, and returns once it gets each publication.
+     *
+     * ```php
+     * $joined = $conn->join('orders', since: $conn->request->query('since'));
+     * if ($joined->recovered !== true) {
+     *     $conn->send(json_encode(['orders' => orders(), 'position' => $joined->position]));
+     * }
+     * ```
+     *
+     * @param string|null $since Position up to which the client knows the channel, as `EPOCH:OFFSET`.
+     * @throws CallerException if Veche refuses
+     */
+    public function join(string $channel, ?string $since = null): Joined
+    {
+        $head = $this->call('subscribe', ['channel' => $channel, 'since' => $since]);
+        return new Joined($head['position'] ?? null, $head['recovered'] ?? null);
+    }
+
+    /**
+     * Takes another token in place of the one that has opened the connection.
+     *
+     * @return int|null For how many seconds it holds; null: without end.
+     * @throws CallerException if the token does not hold
+     */
+    public function renew(string $token): ?int
+    {
+        return $this->call('renew', ['token' => $token])['expires_in'] ?? null;
+    }
+
+    /**
+     * Returns whether the connection is open.
+     */
+    public function isOpen(): bool
+    {
+        return $this->call('connection', [])['open'] ?? false;
     }
 
     /**
@@ -1594,6 +1704,15 @@ final class Connection
         if ($this->request === null) {
             throw new CallerException('this is possible in an open handler only');
         }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     * @return array<string, mixed>
+     */
+    private function call(string $call, array $head): array
+    {
+        return Engine::current()->call($call, ['connection' => $this->isOwn ? null : $this->id] + $head)->head;
     }
 
     /**
@@ -2544,6 +2663,23 @@ final class StreamTransport implements Transport
 
 namespace Veche;
 
+/**
+ * Outcome of {@see Connection::join()}.
+ */
+final class Joined
+{
+    /**
+     * @param string|null $position Where the client has joined, as `EPOCH:OFFSET`; null where the channel keeps no
+     *     history.
+     * @param bool|null $recovered Whether everything after `since` is on its way; null without `since`.
+     */
+    public function __construct(public readonly ?string $position, public readonly ?bool $recovered)
+    {
+    }
+}
+
+namespace Veche;
+
 use JsonException;
 use Veche\Exception\CallerException;
 
@@ -3263,18 +3399,31 @@ use Veche\Exception\CallerException;
  */
 final class Response
 {
+    public readonly string $body;
+
+    /** Path of a file; null: the body is here. */
+    public readonly ?string $file;
+
+    /** @var iterable<string>|null */
+    public readonly ?iterable $stream;
+
     /**
      * @param array<string, string|list<string>> $headers
+     * @param string|iterable<string> $body A body in parts is sent as it is made, no faster than the client reads.
      * @throws CallerException
      */
     public function __construct(
         public readonly int $status = 200,
-        public readonly string $body = '',
+        string|iterable $body = '',
         public readonly array $headers = [],
+        ?string $file = null,
     ) {
         if ($status < 200 || $status > 599) {
             throw new CallerException('a status is between 200 and 599');
         }
+        $this->file = $file;
+        $this->body = is_string($body) ? $body : '';
+        $this->stream = is_string($body) ? null : $body;
     }
 
     /**
@@ -3283,6 +3432,36 @@ final class Response
     public static function json(mixed $value, int $status = 200): self
     {
         return new self($status, Json::encode($value), ['Content-Type' => 'application/json']);
+    }
+
+    /**
+     * Returns a response with a file of the application's folder of files, which Veche reads.
+     *
+     * @param string $path A relative path, of which no name begins with a dot.
+     * @param array<string, string|list<string>> $headers
+     */
+    public static function file(string $path, array $headers = []): self
+    {
+        return new self(200, '', $headers, $path);
+    }
+
+    /**
+     * Returns a response in parts.
+     *
+     * ```php
+     * $app->request(fn () => Veche\Response::stream((function () {
+     *     foreach (orders() as $order) {
+     *         yield implode(',', $order) . "\n";
+     *     }
+     * })(), headers: ['Content-Type' => 'text/csv']));
+     * ```
+     *
+     * @param iterable<string> $parts
+     * @param array<string, string|list<string>> $headers
+     */
+    public static function stream(iterable $parts, int $status = 200, array $headers = []): self
+    {
+        return new self($status, $parts, $headers);
     }
 
     /**
@@ -3767,6 +3946,12 @@ final class AppTester
     /** @var list<string> What handlers have written to the log, and why they failed. */
     public array $log = [];
 
+    /** @var array<string, int> Seconds for which tokens hold, by token; others are refused. */
+    public array $tokens = [];
+
+    private string $streamed = '';
+    /** @var array<string, mixed> The beginning of a response in parts. */
+    private array $begun = [];
     private Engine $engine;
     private FrameDecoder $decoder;
     private int $lastId = 0;
@@ -3841,18 +4026,20 @@ final class AppTester
         array $parameters = [],
     ): Response {
         $request = self::requestHead($method, $target, $headers, $parameters);
+        $this->streamed = '';
+        $this->begun = [];
         $head = ['connection' => '0.0.1', 'request' => $request, 'data' => 0];
         $answer = $this->event('request', $head, $body);
         if (isset($answer->head['failed'])) {
             return new Response(500, "internal error\n");
         }
-        $reply = $answer->head['reply'];
+        $reply = $answer->head['reply'] ?? $this->begun;
         $found = [];
         foreach ($reply['headers'] ?? [] as [$name, $value]) {
             $found[$name][] = $value;
         }
         $single = static fn (array $values): array|string => count($values) === 1 ? $values[0] : $values;
-        $content = $answer->part($reply['body'] ?? null) ?? '';
+        $content = $answer->part($reply['body'] ?? null) ?? $this->streamed;
         return new Response($reply['status'] ?? 200, $content, array_map($single, $found));
     }
 
@@ -3933,12 +4120,17 @@ final class AppTester
             $this->decoder->feed($this->engine->takeOutput());
             while (($frame = $this->decoder->next()) !== null) {
                 $this->carryOut($frame, $head['connection'] ?? '');
+                if ($frame->head['type'] === 'call') {
+                    $this->answer($frame, $head['connection'] ?? '');
+                }
                 if ($frame->head['type'] === 'answer' && $frame->head['id'] === $id) {
                     return $frame;
                 }
             }
-            $wakesAt = $this->engine->wakesAt() ?? throw new LogicException('the handler waits for what never comes');
-            $this->engine->wake($wakesAt);
+            $wakesAt = $this->engine->wakesAt();
+            if ($wakesAt !== null) {
+                $this->engine->wake($wakesAt);
+            }
         }
     }
 
@@ -3949,6 +4141,34 @@ final class AppTester
     {
         $parts = $payload === '' ? [] : [$payload];
         $this->engine->receive(Frame::encode($head, $parts, 1 << 20, 16 << 20));
+    }
+
+    /**
+     * Answers a call. A token is refused; {@see $tokens} has those that hold.
+     */
+    private function answer(Frame $call, string $own): void
+    {
+        $head = $call->head;
+        $of = $this->connections[$head['connection'] ?? $own] ?? null;
+        $result = ['type' => 'result', 'id' => $head['id']];
+        $refused = static fn (string $why): array => ['error' => ['kind' => 'refused', 'message' => $why]];
+        if ($head['call'] === 'part') {
+            $this->streamed .= $call->payload;
+        }
+        if ($head['call'] === 'subscribe' && $of !== null) {
+            $of->channels[$head['channel']] = true;
+        }
+        $isUsers = static fn (TestConnection $one): bool => $one->user === ($head['user'] ?? null);
+        $this->give($result + match ($head['call']) {
+            'connections' => ['connections' => array_keys(array_filter($this->connections, $isUsers))],
+            'connection' => ['open' => $of !== null && $of->closeCode === null],
+            'renew' => isset($this->tokens[$head['token']])
+                ? ['expires_in' => $this->tokens[$head['token']]]
+                : $refused('the token does not hold'),
+            'subscribe' => isset($head['since']) ? ['position' => 'fake:0', 'recovered' => false] : [],
+            'part' => [],
+            default => $refused('calls of the API go to the fake client'),
+        });
     }
 
     private function carryOut(Frame $frame, string $own): void
@@ -3966,6 +4186,7 @@ final class AppTester
                     static fn (TestConnection $one): bool => isset($one->channels[$effect['channel']]),
                     $data,
                 ),
+                'begin' => $this->begun = $effect,
                 'log' => $this->log[] = $effect['text'],
                 default => $of === null ? null : self::change($of, $effect),
             };
@@ -5364,6 +5585,7 @@ final class Utf8
 
 namespace Veche\Worker;
 
+use Closure;
 use Veche\Binary;
 use Veche\Json;
 
@@ -5374,17 +5596,35 @@ use Veche\Json;
  */
 final class Effects
 {
+    /** Most effects of one frame. */
+    private const EFFECTS_MAX = 4096;
+
     /** @var list<array<string, mixed>> */
     private array $heads = [];
     /** @var list<string> */
     private array $parts = [];
+    private int $bytes = 0;
 
     /**
-     * @param array<string, mixed> $head
+     * @param Closure(int, self): void $flush Sends the effects so far; is called when a frame has no room for more.
+     * @param int $event Id of the event.
+     */
+    public function __construct(
+        private readonly Closure $flush,
+        private readonly int $event,
+        private readonly int $bytesMax,
+    ) {
+    }
+
+    /**
+     * @param array<string, mixed> $head An effect. Its data, if it has any, were kept just before.
      */
     public function add(array $head): void
     {
         $this->heads[] = $head;
+        if (count($this->heads) === self::EFFECTS_MAX) {
+            ($this->flush)($this->event, $this);
+        }
     }
 
     /**
@@ -5394,11 +5634,16 @@ final class Effects
     public function keep(string $data): int
     {
         $last = count($this->parts) - 1;
-        if ($last < 0 || $this->parts[$last] !== $data) {
-            $this->parts[] = $data;
-            $last++;
+        if ($last >= 0 && $this->parts[$last] === $data) {
+            return $last;
         }
-        return $last;
+        $length = strlen($data);
+        if ($this->heads !== [] && $this->bytes + $length > $this->bytesMax) {
+            ($this->flush)($this->event, $this);
+        }
+        $this->parts[] = $data;
+        $this->bytes += $length;
+        return count($this->parts) - 1;
     }
 
     /**
@@ -5430,6 +5675,7 @@ final class Effects
         $taken = [$this->heads === [] ? [] : ['effects' => $this->heads], $this->parts];
         $this->heads = [];
         $this->parts = [];
+        $this->bytes = 0;
         return $taken;
     }
 }
@@ -5440,7 +5686,10 @@ use Closure;
 use Fiber;
 use Throwable;
 use Veche\Exception\CallerException;
+use Veche\Exception\NetworkException;
 use Veche\Exception\ServerException;
+use Veche\Exception\TimeoutException;
+use Veche\Exception\UnavailableException;
 use Veche\Exception\VecheException;
 
 /**
@@ -5458,6 +5707,8 @@ final class Engine
 
     /** @var array<string, true> */
     private readonly array $events;
+    /** @var Closure(int, Effects): void */
+    private readonly Closure $flush;
     private FrameDecoder $decoder;
     private string $output = '';
     /** @var array<int, Handling> Begun, by id. */
@@ -5492,6 +5743,10 @@ final class Engine
     ) {
         $this->decoder = new FrameDecoder();
         $this->events = array_fill_keys($events, true);
+        $this->flush = function (int $event, Effects $effects): void {
+            [$head, $parts] = $effects->take();
+            $this->write(['type' => 'effects', 'id' => $event] + $head, $parts);
+        };
         $this->write(array_filter([
             'type' => 'hello',
             'versions' => [self::VERSION],
@@ -5599,14 +5854,16 @@ final class Engine
      * Makes a call and suspends the handler that is calling until its result has come.
      *
      * @param array<string, mixed> $head Members of the call; null leaves one out.
-     * @throws CallerException if Veche refuses the call
+     * @throws VecheException if it fails
      */
     public function call(string $call, array $head, ?string $data = null): Frame
     {
         $handling = $this->active();
         $id = ++$this->lastCall;
         // What the handler wanted before comes first.
-        $this->flush($handling);
+        if (!$handling->effects->isEmpty()) {
+            ($this->flush)($handling->id, $handling->effects);
+        }
         $members = ['type' => 'call', 'id' => $id, 'event' => $handling->id, 'call' => $call] + $head;
         $members += ['data' => $data === null ? null : 0];
         $this->write(
@@ -5617,9 +5874,21 @@ final class Engine
         $result = Fiber::suspend();
         $error = $result->head['error'] ?? null;
         if ($error !== null) {
-            throw new CallerException("$call: {$error['message']}");
+            throw self::fault($error['kind'] ?? '', "$call: " . ($error['message'] ?? 'it has failed'));
         }
         return $result;
+    }
+
+    /**
+     * Fails all calls that wait for a result, so that their handlers go on.
+     */
+    public function abandon(string $why): void
+    {
+        while (($id = array_key_first($this->calls)) !== null) {
+            $handling = $this->calls[$id];
+            unset($this->calls[$id]);
+            $this->resume($handling, new Frame(['error' => ['kind' => 'refused', 'message' => $why]]));
+        }
     }
 
     /**
@@ -5649,7 +5918,8 @@ final class Engine
             case 'refuse':
                 throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
             case 'event':
-                $handling = new Handling($head['id'], $head['event'], $frame);
+                $effects = new Effects($this->flush, $head['id'], $this->payloadBytesMax);
+                $handling = new Handling($head['id'], $head['event'], $frame, $effects);
                 $this->isStopped = $this->isStopped || $handling->event === 'stop';
                 $this->accept($handling);
                 return;
@@ -5763,14 +6033,6 @@ final class Engine
         }
     }
 
-    private function flush(Handling $handling): void
-    {
-        if (!$handling->effects->isEmpty()) {
-            [$head, $parts] = $handling->effects->take();
-            $this->write(['type' => 'effects', 'id' => $handling->id] + $head, $parts);
-        }
-    }
-
     /**
      * @param array<string, mixed> $head
      * @param list<string> $parts
@@ -5780,7 +6042,22 @@ final class Engine
         $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
     }
 
-    private static function described(Throwable $error): string
+    private static function fault(string $kind, string $message): VecheException
+    {
+        return match ($kind) {
+            'timeout' => new TimeoutException($message, 0, true),
+            'unreachable' => new NetworkException($message),
+            'connection_lost' => new NetworkException($message, 0, true),
+            'pool_full' => new UnavailableException($message),
+            'broken' => new ServerException($message, 0, true),
+            default => new CallerException($message),
+        };
+    }
+
+    /**
+     * Returns an error with its place and its trace, for the log.
+     */
+    public static function described(Throwable $error): string
     {
         return sprintf(
             "%s: %s in %s:%d\n%s",
@@ -5951,15 +6228,17 @@ use Fiber;
  */
 final class Handling
 {
-    public readonly Effects $effects;
     /** The connection or client whose events stay in order; null: the event has none. */
     public readonly ?string $subject;
     /** @var Fiber<mixed, mixed, mixed, mixed>|null */
     public ?Fiber $fiber = null;
 
-    public function __construct(public readonly int $id, public readonly string $event, public readonly Frame $frame)
-    {
-        $this->effects = new Effects();
+    public function __construct(
+        public readonly int $id,
+        public readonly string $event,
+        public readonly Frame $frame,
+        public readonly Effects $effects,
+    ) {
         $this->subject = $frame->head['connection'] ?? $frame->head['client']['id'] ?? null;
     }
 }
