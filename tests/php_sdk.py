@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests the PHP SDK: PHPUnit on its sources and on the one file that is made of them, PSR-12, what is generated, and the
-manifest of Composer. The server is VECHE_BIN, by default the newest of target/*/veche.
+"""Tests the PHP SDK: PHPUnit on its sources and on the single file made of them, PSR-12, drift of generated files, and
+the manifest of Composer. The server is VECHE_BIN, by default the newest of target/*/veche.
 
 Further words go to PHPUnit: tests/php_sdk.py --filter Restart
 """

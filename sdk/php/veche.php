@@ -497,7 +497,9 @@ abstract class AbstractClient implements ClientInterface
 namespace Veche;
 
 use Closure;
+use Throwable;
 use Veche\Exception\CallerException;
+use Veche\Exception\VecheException;
 use Veche\Hook\Decision;
 use Veche\Hook\Event;
 use Veche\Hook\Grant;
@@ -624,12 +626,17 @@ final class App
     {
         return $this->on('request', function (Handling $handling) use ($handler): array {
             $head = $handling->frame->head;
-            $result = $handler(Request::from($head['request'], (string) $handling->frame->part($head['data'] ?? 0)));
+            $body = (string) $handling->frame->part($head['data'] ?? 0);
+            $result = $handler(Request::from($head['request'], $body));
             $response = is_string($result)
                 ? new Response(200, $result, ['Content-Type' => 'text/plain; charset=utf-8'])
                 : $result;
             if (!$response instanceof Response) {
                 throw new CallerException('a request handler returns a Response or a string');
+            }
+            if ($response->stream !== null) {
+                self::streamed($response, $handling);
+                return [];
             }
             return ['reply' => self::responded($response, $handling)];
         });
@@ -748,12 +755,34 @@ final class App
     }
 
     /**
+     * Returns ids of a user's connections, for {@see connection()}.
+     *
+     * @param int $limit At most 10,000.
+     * @return list<string>
+     */
+    public function connectionsOf(string $user, int $limit = 1000): array
+    {
+        $head = Engine::current()->call('connections', ['user' => $user, 'limit' => $limit])->head;
+        return $head['connections'] ?? [];
+    }
+
+    /**
+     * Writes to the server's log. What is written to standard output goes there too, without a level.
+     *
+     * @param string $level `debug`, `info`, `warn` or `error`.
+     */
+    public function log(string $text, string $level = 'info'): void
+    {
+        Engine::current()->effects()->add(['effect' => 'log', 'level' => $level, 'text' => $text]);
+    }
+
+    /**
      * Pushes to all connections of a user, without an answer. {@see client()} pushes with one.
      */
     public function pushTo(string $user, mixed $data): void
     {
         $effects = Engine::current()->effects();
-        $effects->add('push', ['user' => $user] + $effects->data($data));
+        $effects->add(['effect' => 'push', 'user' => $user] + $effects->data($data));
     }
 
     /**
@@ -762,7 +791,7 @@ final class App
     public function publishTo(string $channel, mixed $data): void
     {
         $effects = Engine::current()->effects();
-        $effects->add('publish', ['channel' => $channel] + $effects->data($data));
+        $effects->add(['effect' => 'publish', 'channel' => $channel] + $effects->data($data));
     }
 
     /**
@@ -789,6 +818,27 @@ final class App
             }
         });
         (new Runner($stream, $engine))->run();
+    }
+
+    /**
+     * Handles one event outside of a worker: takes its frame, and returns the frames up to its answer.
+     *
+     * For carriers that bring each event in a request of its own. Calls of {@see client()} need {@see useClient()}
+     * then, and other calls fail.
+     *
+     * @throws VecheException if this is no frame of an event
+     */
+    public function handle(string $frame): string
+    {
+        $engine = $this->engine();
+        $engine->takeOutput();
+        $engine->receive($frame);
+        while (($wakesAt = $engine->wakesAt()) !== null) {
+            usleep((int) max(0, ($wakesAt - Runner::now()) * 1e6));
+            $engine->wake(Runner::now());
+        }
+        $engine->abandon('there is nothing to ask: this event came without a socket');
+        return $engine->takeOutput();
     }
 
     /**
@@ -841,6 +891,26 @@ final class App
         );
     }
 
+    private static function streamed(Response $response, Handling $handling): void
+    {
+        $begin = ['effect' => 'begin', 'status' => $response->status];
+        $headers = $response->headerList();
+        $handling->effects->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
+        try {
+            foreach ($response->stream ?? [] as $part) {
+                if ($part !== '') {
+                    Engine::current()->call('part', [], $part);
+                }
+            }
+        } catch (Throwable $error) {
+            // What was sent can't be taken back: the client notices by a response that breaks off.
+            $handling->effects->add(['effect' => 'end', 'complete' => false]);
+            $handling->effects->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
+            return;
+        }
+        $handling->effects->add(['effect' => 'end']);
+    }
+
     /**
      * @return array<string, mixed>
      */
@@ -849,6 +919,7 @@ final class App
         $headers = $response->headerList();
         return ['status' => $response->status]
             + ($headers === [] ? [] : ['headers' => $headers])
+            + ($response->file === null ? [] : ['file' => $response->file])
             + ($response->body === '' ? [] : ['body' => $handling->effects->keep($response->body)]);
     }
 }
@@ -1460,6 +1531,7 @@ namespace Veche;
 
 use Veche\Exception\CallerException;
 use Veche\Worker\Effects;
+use Veche\Worker\Engine;
 
 /**
  * A WebSocket connection, as a handler sees it. Veche holds the connection; what is wanted of it here is done when the
@@ -1511,7 +1583,7 @@ final class Connection
      */
     public function close(int $code = 1000, string $reason = ''): void
     {
-        $this->effect('close', ['code' => $code, 'reason' => $reason === '' ? null : $reason]);
+        $this->effect('close', ['code' => $code] + ($reason === '' ? [] : ['reason' => $reason]));
     }
 
     /**
@@ -1520,6 +1592,44 @@ final class Connection
     public function subscribe(string $channel): void
     {
         $this->effect('subscribe', ['channel' => $channel]);
+    }
+
+    /**
+     * Subscribes the connection to a channel, and returns once it gets each publication.
+     *
+     * ```php
+     * $joined = $conn->join('orders', since: $conn->request->query('since'));
+     * if ($joined->recovered !== true) {
+     *     $conn->send(json_encode(['orders' => orders(), 'position' => $joined->position]));
+     * }
+     * ```
+     *
+     * @param string|null $since Position up to which the client knows the channel, as `EPOCH:OFFSET`.
+     * @throws CallerException if Veche refuses
+     */
+    public function join(string $channel, ?string $since = null): Joined
+    {
+        $head = $this->call('subscribe', ['channel' => $channel, 'since' => $since]);
+        return new Joined($head['position'] ?? null, $head['recovered'] ?? null);
+    }
+
+    /**
+     * Takes another token in place of the one that has opened the connection.
+     *
+     * @return int|null For how many seconds it holds; null: without end.
+     * @throws CallerException if the token does not hold
+     */
+    public function renew(string $token): ?int
+    {
+        return $this->call('renew', ['token' => $token])['expires_in'] ?? null;
+    }
+
+    /**
+     * Returns whether the connection is open.
+     */
+    public function isOpen(): bool
+    {
+        return $this->call('connection', [])['open'] ?? false;
     }
 
     /**
@@ -1598,10 +1708,20 @@ final class Connection
 
     /**
      * @param array<string, mixed> $head
+     * @return array<string, mixed>
+     */
+    private function call(string $call, array $head): array
+    {
+        return Engine::current()->call($call, ['connection' => $this->isOwn ? null : $this->id] + $head)->head;
+    }
+
+    /**
+     * @param array<string, mixed> $head
      */
     private function effect(string $effect, array $head): void
     {
-        $this->effects->add($effect, ['connection' => $this->isOwn ? null : $this->id] + $head);
+        $whose = $this->isOwn ? ['effect' => $effect] : ['effect' => $effect, 'connection' => $this->id];
+        $this->effects->add($whose + $head);
     }
 }
 
@@ -2328,7 +2448,7 @@ final class ResponseReader
     {
         do {
             [$version, $status, $headers] = $this->head();
-            // 101 can't come here, and others below 200 precede the response.
+            // Informational responses precede the final one.
         } while ($status >= 100 && $status < 200);
         $isKept = $version === '1.1' && strtolower($headers['connection'] ?? '') !== 'close';
         if (in_array($status, [204, 304], true)) {
@@ -2543,6 +2663,23 @@ final class StreamTransport implements Transport
 
 namespace Veche;
 
+/**
+ * Outcome of {@see Connection::join()}.
+ */
+final class Joined
+{
+    /**
+     * @param string|null $position Where the client has joined, as `EPOCH:OFFSET`; null where the channel keeps no
+     *     history.
+     * @param bool|null $recovered Whether everything after `since` is on its way; null without `since`.
+     */
+    public function __construct(public readonly ?string $position, public readonly ?bool $recovered)
+    {
+    }
+}
+
+namespace Veche;
+
 use JsonException;
 use Veche\Exception\CallerException;
 
@@ -2624,8 +2761,8 @@ use Veche\Result\Published;
  * $handed = $veche->push('tester01', 'hello')->handed;
  * ```
  *
- * With `acknowledge: false` nothing waits for an answer: a push is one write. What the server refuses is then noticed
- * with a later push, or by {@see flush()}.
+ * With `acknowledge: false` nothing waits for an answer: a push is one write. A refusal is then thrown by a later push,
+ * or by {@see flush()}.
  */
 final class LineClient implements Publisher
 {
@@ -2637,12 +2774,13 @@ final class LineClient implements Publisher
     private int $lastId = 0;
 
     /**
-     * @param string $address Of the push listener, such as `127.0.0.1:1234`.
+     * @param string $address Of the push listener, such as `127.0.0.1:1234`, or `tls://push.example.org:1234`.
      * @param bool $acknowledge Wait for the server's answer to each push.
      * @param float $timeout Seconds for one push.
      * @param float $connectTimeout Seconds for opening the connection.
      * @param LoggerInterface|null $logger Receives refused lines where nothing waits for answers; without one they
      *     are thrown by the next call.
+     * @param string|null $caFile Certificates to trust for TLS instead of the system's.
      * @throws CallerException
      */
     public function __construct(
@@ -2651,8 +2789,9 @@ final class LineClient implements Publisher
         private readonly float $timeout = 5.0,
         private readonly float $connectTimeout = 2.0,
         private readonly ?LoggerInterface $logger = null,
+        private readonly ?string $caFile = null,
     ) {
-        $this->address = Address::parse(str_contains($address, '://') ? $address : "tcp://$address", ['tcp']);
+        $this->address = Address::parse(str_contains($address, '://') ? $address : "tcp://$address", ['tcp', 'tls']);
     }
 
     public function push(string|array $users, mixed $data, ?PublishOptions $options = null): Published
@@ -2677,10 +2816,9 @@ final class LineClient implements Publisher
     }
 
     /**
-     * Reads what the server has said about earlier lines, and throws the first refusal.
+     * Waits until the server has carried out all lines so far, and throws the first refusal.
      *
-     * Call it after the last push where nothing waits for answers: it sends an acknowledged line and waits for its
-     * answer, so all lines before it have been carried out.
+     * Call it after the last push where nothing waits for answers.
      *
      * @throws VecheException
      */
@@ -2753,7 +2891,7 @@ final class LineClient implements Publisher
     private function open(Deadline $deadline): Socket
     {
         $timeout = max(0.001, min($this->connectTimeout, $deadline->remaining()));
-        return $this->socket ??= Socket::connect($this->address, $timeout);
+        return $this->socket ??= Socket::connect($this->address, $timeout, $this->caFile);
     }
 
     /**
@@ -2829,8 +2967,8 @@ use Veche\Exception\CallerException;
  */
 final class Address
 {
-    /** Schemes with their default ports; those with TLS end in s. */
-    private const PORTS = ['http' => 80, 'https' => 443, 'ws' => 80, 'wss' => 443, 'tcp' => 0];
+    /** Schemes with their default ports; 0: none. */
+    private const PORTS = ['http' => 80, 'https' => 443, 'ws' => 80, 'wss' => 443, 'tcp' => 0, 'tls' => 0];
 
     private function __construct(
         public readonly string $scheme,
@@ -2870,7 +3008,7 @@ final class Address
 
     public function isTls(): bool
     {
-        return in_array($this->scheme, ['https', 'wss'], true);
+        return in_array($this->scheme, ['https', 'wss', 'tls'], true);
     }
 
     /**
@@ -3261,18 +3399,31 @@ use Veche\Exception\CallerException;
  */
 final class Response
 {
+    public readonly string $body;
+
+    /** Path of a file; null: the body is here. */
+    public readonly ?string $file;
+
+    /** @var iterable<string>|null */
+    public readonly ?iterable $stream;
+
     /**
      * @param array<string, string|list<string>> $headers
+     * @param string|iterable<string> $body A body in parts is sent as it is made, no faster than the client reads.
      * @throws CallerException
      */
     public function __construct(
         public readonly int $status = 200,
-        public readonly string $body = '',
+        string|iterable $body = '',
         public readonly array $headers = [],
+        ?string $file = null,
     ) {
         if ($status < 200 || $status > 599) {
             throw new CallerException('a status is between 200 and 599');
         }
+        $this->file = $file;
+        $this->body = is_string($body) ? $body : '';
+        $this->stream = is_string($body) ? null : $body;
     }
 
     /**
@@ -3281,6 +3432,36 @@ final class Response
     public static function json(mixed $value, int $status = 200): self
     {
         return new self($status, Json::encode($value), ['Content-Type' => 'application/json']);
+    }
+
+    /**
+     * Returns a response with a file of the application's folder of files, which Veche reads.
+     *
+     * @param string $path A relative path, of which no name begins with a dot.
+     * @param array<string, string|list<string>> $headers
+     */
+    public static function file(string $path, array $headers = []): self
+    {
+        return new self(200, '', $headers, $path);
+    }
+
+    /**
+     * Returns a response in parts.
+     *
+     * ```php
+     * $app->request(fn () => Veche\Response::stream((function () {
+     *     foreach (orders() as $order) {
+     *         yield implode(',', $order) . "\n";
+     *     }
+     * })(), headers: ['Content-Type' => 'text/csv']));
+     * ```
+     *
+     * @param iterable<string> $parts
+     * @param array<string, string|list<string>> $headers
+     */
+    public static function stream(iterable $parts, int $status = 200, array $headers = []): self
+    {
+        return new self($status, $parts, $headers);
     }
 
     /**
@@ -3403,7 +3584,7 @@ final class Fields
     }
 
     /**
-     * Decodes a JSON object; null: it is none.
+     * Decodes a JSON object. Returns null for any other text.
      */
     public static function decode(string $json): ?self
     {
@@ -3765,6 +3946,12 @@ final class AppTester
     /** @var list<string> What handlers have written to the log, and why they failed. */
     public array $log = [];
 
+    /** @var array<string, int> Seconds for which tokens hold, by token; others are refused. */
+    public array $tokens = [];
+
+    private string $streamed = '';
+    /** @var array<string, mixed> The beginning of a response in parts. */
+    private array $begun = [];
     private Engine $engine;
     private FrameDecoder $decoder;
     private int $lastId = 0;
@@ -3839,18 +4026,20 @@ final class AppTester
         array $parameters = [],
     ): Response {
         $request = self::requestHead($method, $target, $headers, $parameters);
+        $this->streamed = '';
+        $this->begun = [];
         $head = ['connection' => '0.0.1', 'request' => $request, 'data' => 0];
         $answer = $this->event('request', $head, $body);
         if (isset($answer->head['failed'])) {
             return new Response(500, "internal error\n");
         }
-        $reply = $answer->head['reply'];
+        $reply = $answer->head['reply'] ?? $this->begun;
         $found = [];
         foreach ($reply['headers'] ?? [] as [$name, $value]) {
             $found[$name][] = $value;
         }
         $single = static fn (array $values): array|string => count($values) === 1 ? $values[0] : $values;
-        $content = $answer->part($reply['body'] ?? null) ?? '';
+        $content = $answer->part($reply['body'] ?? null) ?? $this->streamed;
         return new Response($reply['status'] ?? 200, $content, array_map($single, $found));
     }
 
@@ -3931,12 +4120,17 @@ final class AppTester
             $this->decoder->feed($this->engine->takeOutput());
             while (($frame = $this->decoder->next()) !== null) {
                 $this->carryOut($frame, $head['connection'] ?? '');
+                if ($frame->head['type'] === 'call') {
+                    $this->answer($frame, $head['connection'] ?? '');
+                }
                 if ($frame->head['type'] === 'answer' && $frame->head['id'] === $id) {
                     return $frame;
                 }
             }
-            $wakesAt = $this->engine->wakesAt() ?? throw new LogicException('the handler waits for what never comes');
-            $this->engine->wake($wakesAt);
+            $wakesAt = $this->engine->wakesAt();
+            if ($wakesAt !== null) {
+                $this->engine->wake($wakesAt);
+            }
         }
     }
 
@@ -3947,6 +4141,34 @@ final class AppTester
     {
         $parts = $payload === '' ? [] : [$payload];
         $this->engine->receive(Frame::encode($head, $parts, 1 << 20, 16 << 20));
+    }
+
+    /**
+     * Answers a call. A token is refused; {@see $tokens} has those that hold.
+     */
+    private function answer(Frame $call, string $own): void
+    {
+        $head = $call->head;
+        $of = $this->connections[$head['connection'] ?? $own] ?? null;
+        $result = ['type' => 'result', 'id' => $head['id']];
+        $refused = static fn (string $why): array => ['error' => ['kind' => 'refused', 'message' => $why]];
+        if ($head['call'] === 'part') {
+            $this->streamed .= $call->payload;
+        }
+        if ($head['call'] === 'subscribe' && $of !== null) {
+            $of->channels[$head['channel']] = true;
+        }
+        $isUsers = static fn (TestConnection $one): bool => $one->user === ($head['user'] ?? null);
+        $this->give($result + match ($head['call']) {
+            'connections' => ['connections' => array_keys(array_filter($this->connections, $isUsers))],
+            'connection' => ['open' => $of !== null && $of->closeCode === null],
+            'renew' => isset($this->tokens[$head['token']])
+                ? ['expires_in' => $this->tokens[$head['token']]]
+                : $refused('the token does not hold'),
+            'subscribe' => isset($head['since']) ? ['position' => 'fake:0', 'recovered' => false] : [],
+            'part' => [],
+            default => $refused('calls of the API go to the fake client'),
+        });
     }
 
     private function carryOut(Frame $frame, string $own): void
@@ -3964,6 +4186,7 @@ final class AppTester
                     static fn (TestConnection $one): bool => isset($one->channels[$effect['channel']]),
                     $data,
                 ),
+                'begin' => $this->begun = $effect,
                 'log' => $this->log[] = $effect['text'],
                 default => $of === null ? null : self::change($of, $effect),
             };
@@ -5362,6 +5585,7 @@ final class Utf8
 
 namespace Veche\Worker;
 
+use Closure;
 use Veche\Binary;
 use Veche\Json;
 
@@ -5372,17 +5596,35 @@ use Veche\Json;
  */
 final class Effects
 {
+    /** Most effects of one frame. */
+    private const EFFECTS_MAX = 4096;
+
     /** @var list<array<string, mixed>> */
     private array $heads = [];
     /** @var list<string> */
     private array $parts = [];
+    private int $bytes = 0;
 
     /**
-     * @param array<string, mixed> $head Members that are null are left out.
+     * @param Closure(int, self): void $flush Sends the effects so far; is called when a frame has no room for more.
+     * @param int $event Id of the event.
      */
-    public function add(string $effect, array $head = []): void
+    public function __construct(
+        private readonly Closure $flush,
+        private readonly int $event,
+        private readonly int $bytesMax,
+    ) {
+    }
+
+    /**
+     * @param array<string, mixed> $head An effect. Its data, if it has any, were kept just before.
+     */
+    public function add(array $head): void
     {
-        $this->heads[] = ['effect' => $effect] + array_filter($head, static fn (mixed $one): bool => $one !== null);
+        $this->heads[] = $head;
+        if (count($this->heads) === self::EFFECTS_MAX) {
+            ($this->flush)($this->event, $this);
+        }
     }
 
     /**
@@ -5392,11 +5634,16 @@ final class Effects
     public function keep(string $data): int
     {
         $last = count($this->parts) - 1;
-        if ($last < 0 || $this->parts[$last] !== $data) {
-            $this->parts[] = $data;
-            $last++;
+        if ($last >= 0 && $this->parts[$last] === $data) {
+            return $last;
         }
-        return $last;
+        $length = strlen($data);
+        if ($this->heads !== [] && $this->bytes + $length > $this->bytesMax) {
+            ($this->flush)($this->event, $this);
+        }
+        $this->parts[] = $data;
+        $this->bytes += $length;
+        return count($this->parts) - 1;
     }
 
     /**
@@ -5428,6 +5675,7 @@ final class Effects
         $taken = [$this->heads === [] ? [] : ['effects' => $this->heads], $this->parts];
         $this->heads = [];
         $this->parts = [];
+        $this->bytes = 0;
         return $taken;
     }
 }
@@ -5438,7 +5686,10 @@ use Closure;
 use Fiber;
 use Throwable;
 use Veche\Exception\CallerException;
+use Veche\Exception\NetworkException;
 use Veche\Exception\ServerException;
+use Veche\Exception\TimeoutException;
+use Veche\Exception\UnavailableException;
 use Veche\Exception\VecheException;
 
 /**
@@ -5454,6 +5705,10 @@ final class Engine
 
     private static ?self $current = null;
 
+    /** @var array<string, true> */
+    private readonly array $events;
+    /** @var Closure(int, Effects): void */
+    private readonly Closure $flush;
     private FrameDecoder $decoder;
     private string $output = '';
     /** @var array<int, Handling> Begun, by id. */
@@ -5466,6 +5721,8 @@ final class Engine
     private array $calls = [];
     /** @var list<array{float, Handling}> */
     private array $timers = [];
+    /** @var list<Fiber<mixed, mixed, mixed, mixed>> */
+    private array $idle = [];
     private ?Handling $active = null;
     private int $lastCall = 0;
     private bool $isStopped = false;
@@ -5480,11 +5737,16 @@ final class Engine
      *     that they refer to are kept in the handling's effects.
      */
     public function __construct(
-        private readonly array $events,
+        array $events,
         private readonly int $concurrency,
         private readonly Closure $handle,
     ) {
         $this->decoder = new FrameDecoder();
+        $this->events = array_fill_keys($events, true);
+        $this->flush = function (int $event, Effects $effects): void {
+            [$head, $parts] = $effects->take();
+            $this->write(['type' => 'effects', 'id' => $event] + $head, $parts);
+        };
         $this->write(array_filter([
             'type' => 'hello',
             'versions' => [self::VERSION],
@@ -5515,7 +5777,9 @@ final class Engine
         $this->decoder->feed($bytes);
         while (($frame = $this->decoder->next()) !== null) {
             $this->take($frame);
-            $this->begin();
+            if ($this->waiting !== []) {
+                $this->begin();
+            }
         }
     }
 
@@ -5590,14 +5854,16 @@ final class Engine
      * Makes a call and suspends the handler that is calling until its result has come.
      *
      * @param array<string, mixed> $head Members of the call; null leaves one out.
-     * @throws CallerException if Veche refuses the call
+     * @throws VecheException if it fails
      */
     public function call(string $call, array $head, ?string $data = null): Frame
     {
         $handling = $this->active();
         $id = ++$this->lastCall;
         // What the handler wanted before comes first.
-        $this->flush($handling);
+        if (!$handling->effects->isEmpty()) {
+            ($this->flush)($handling->id, $handling->effects);
+        }
         $members = ['type' => 'call', 'id' => $id, 'event' => $handling->id, 'call' => $call] + $head;
         $members += ['data' => $data === null ? null : 0];
         $this->write(
@@ -5608,9 +5874,21 @@ final class Engine
         $result = Fiber::suspend();
         $error = $result->head['error'] ?? null;
         if ($error !== null) {
-            throw new CallerException("$call: {$error['message']}");
+            throw self::fault($error['kind'] ?? '', "$call: " . ($error['message'] ?? 'it has failed'));
         }
         return $result;
+    }
+
+    /**
+     * Fails all calls that wait for a result, so that their handlers go on.
+     */
+    public function abandon(string $why): void
+    {
+        while (($id = array_key_first($this->calls)) !== null) {
+            $handling = $this->calls[$id];
+            unset($this->calls[$id]);
+            $this->resume($handling, new Frame(['error' => ['kind' => 'refused', 'message' => $why]]));
+        }
     }
 
     /**
@@ -5640,9 +5918,10 @@ final class Engine
             case 'refuse':
                 throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
             case 'event':
-                $handling = new Handling($head['id'], $head['event'], $frame);
+                $effects = new Effects($this->flush, $head['id'], $this->payloadBytesMax);
+                $handling = new Handling($head['id'], $head['event'], $frame, $effects);
                 $this->isStopped = $this->isStopped || $handling->event === 'stop';
-                $this->waiting[] = $handling;
+                $this->accept($handling);
                 return;
             case 'result':
                 $waiting = $this->calls[$head['id']] ?? null;
@@ -5659,6 +5938,16 @@ final class Engine
         }
     }
 
+    private function accept(Handling $handling): void
+    {
+        $isFree = $this->waiting === [] && count($this->running) < $this->concurrency;
+        if ($isFree && ($handling->subject === null || !isset($this->busy[$handling->subject]))) {
+            $this->run($handling);
+        } else {
+            $this->waiting[] = $handling;
+        }
+    }
+
     /**
      * Begins events that may begin.
      */
@@ -5667,48 +5956,61 @@ final class Engine
         $later = [];
         while ($this->waiting !== [] && count($this->running) < $this->concurrency) {
             $handling = array_shift($this->waiting);
-            $subject = $handling->subject();
+            $subject = $handling->subject;
             if ($subject !== null && (isset($this->busy[$subject]) || isset($later[$subject]))) {
                 $later[$subject][] = $handling;
-                continue;
+            } else {
+                $this->run($handling);
             }
-            if ($subject !== null) {
-                $this->busy[$subject] = true;
-            }
-            $this->running[$handling->id] = $handling;
-            $this->run($handling);
         }
-        // Ids rise with the arrival.
-        $left = array_merge($this->waiting, ...array_values($later));
-        usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
-        $this->waiting = $left;
+        if ($later !== []) {
+            // Ids rise with the arrival.
+            $left = array_merge($this->waiting, ...array_values($later));
+            usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
+            $this->waiting = $left;
+        }
     }
 
     private function run(Handling $handling): void
     {
-        $handling->fiber = new Fiber(function () use ($handling): void {
+        $this->running[$handling->id] = $handling;
+        if ($handling->subject !== null) {
+            $this->busy[$handling->subject] = true;
+        }
+        $handling->fiber = array_pop($this->idle);
+        $handling->fiber ??= new Fiber($this->work(...));
+        $this->resume($handling, $handling);
+    }
+
+    /**
+     * Handles one event after the other. A Fiber costs more than most handlers, so it is used again.
+     */
+    private function work(Handling $handling): never
+    {
+        while (true) {
             try {
-                $members = in_array($handling->event, $this->events, true) ? ($this->handle)($handling) : [];
-                $this->answer($handling, $members);
+                $this->answer($handling, isset($this->events[$handling->event]) ? ($this->handle)($handling) : []);
             } catch (Throwable $error) {
                 $this->answer($handling, ['failed' => self::described($error)]);
             }
-        });
-        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->start());
+            $this->idle[] = $handling->fiber;
+            $handling->fiber = null;
+            $handling = Fiber::suspend();
+        }
     }
 
-    private function resume(Handling $handling, ?Frame $result): void
+    private function resume(Handling $handling, Handling|Frame|null $with): void
     {
-        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->resume($result));
-    }
-
-    private function enter(Handling $handling, Closure $go): void
-    {
-        [$before, $this->active, $outer, self::$current] = [$this->active, $handling, self::$current, $this];
+        $before = $this->active;
+        $outer = self::$current;
+        $this->active = $handling;
+        self::$current = $this;
         try {
-            $go($handling->fiber);
+            $fiber = $handling->fiber;
+            $fiber->isStarted() ? $fiber->resume($with) : $fiber->start($with);
         } finally {
-            [$this->active, self::$current] = [$before, $outer];
+            $this->active = $before;
+            self::$current = $outer;
         }
     }
 
@@ -5726,17 +6028,8 @@ final class Engine
             $this->write($answer + ['failed' => $error->getMessage()]);
         }
         unset($this->running[$handling->id]);
-        $subject = $handling->subject();
-        if ($subject !== null) {
-            unset($this->busy[$subject]);
-        }
-    }
-
-    private function flush(Handling $handling): void
-    {
-        if (!$handling->effects->isEmpty()) {
-            [$head, $parts] = $handling->effects->take();
-            $this->write(['type' => 'effects', 'id' => $handling->id] + $head, $parts);
+        if ($handling->subject !== null) {
+            unset($this->busy[$handling->subject]);
         }
     }
 
@@ -5749,7 +6042,22 @@ final class Engine
         $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
     }
 
-    private static function described(Throwable $error): string
+    private static function fault(string $kind, string $message): VecheException
+    {
+        return match ($kind) {
+            'timeout' => new TimeoutException($message, 0, true),
+            'unreachable' => new NetworkException($message),
+            'connection_lost' => new NetworkException($message, 0, true),
+            'pool_full' => new UnavailableException($message),
+            'broken' => new ServerException($message, 0, true),
+            default => new CallerException($message),
+        };
+    }
+
+    /**
+     * Returns an error with its place and its trace, for the log.
+     */
+    public static function described(Throwable $error): string
     {
         return sprintf(
             "%s: %s in %s:%d\n%s",
@@ -5799,7 +6107,7 @@ final class Frame
             $head['parts'] = array_map(strlen(...), $parts);
         }
         $json = Json::encode($head);
-        $payload = implode('', $parts);
+        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
         if (strlen($json) > $headBytesMax || strlen($payload) > $payloadBytesMax) {
             throw new CallerException('more effects, or more data, than Veche takes at once');
         }
@@ -5880,14 +6188,15 @@ final class FrameDecoder
         if ($available < 4) {
             return null;
         }
-        $head = unpack('V', $this->buffer, $this->start)[1];
+        if ($available < Frame::PREFIX_BYTES) {
+            $head = unpack('V', $this->buffer, $this->start)[1];
+            $payload = 0;
+        } else {
+            ['head' => $head, 'payload' => $payload] = unpack('Vhead/Vpayload', $this->buffer, $this->start);
+        }
         if ($head === 0 || $head > $this->headBytesMax) {
             throw new ServerException($head === 0 ? 'a frame without a head' : "a head of $head bytes");
         }
-        if ($available < Frame::PREFIX_BYTES) {
-            return null;
-        }
-        $payload = unpack('V', $this->buffer, $this->start + 4)[1];
         if ($payload > $this->payloadBytesMax) {
             throw new ServerException("a payload of $payload bytes");
         }
@@ -5919,22 +6228,18 @@ use Fiber;
  */
 final class Handling
 {
-    public readonly Effects $effects;
+    /** The connection or client whose events stay in order; null: the event has none. */
+    public readonly ?string $subject;
     /** @var Fiber<mixed, mixed, mixed, mixed>|null */
     public ?Fiber $fiber = null;
 
-    public function __construct(public readonly int $id, public readonly string $event, public readonly Frame $frame)
-    {
-        $this->effects = new Effects();
-    }
-
-    /**
-     * Returns the connection or client whose events stay in order; null: the event has none.
-     */
-    public function subject(): ?string
-    {
-        $head = $this->frame->head;
-        return $head['connection'] ?? $head['client']['id'] ?? null;
+    public function __construct(
+        public readonly int $id,
+        public readonly string $event,
+        public readonly Frame $frame,
+        public readonly Effects $effects,
+    ) {
+        $this->subject = $frame->head['connection'] ?? $frame->head['client']['id'] ?? null;
     }
 }
 
@@ -5956,7 +6261,8 @@ final class Runner
      */
     public function __construct(private $stream, private readonly Engine $engine)
     {
-        stream_set_blocking($stream, false);
+        // A read returns what there is. Veche never stops reading, so a write may block.
+        stream_set_blocking($stream, true);
         stream_set_read_buffer($stream, 0);
         stream_set_write_buffer($stream, 0);
     }
@@ -5972,12 +6278,12 @@ final class Runner
                 return;
             }
             $wakesAt = $this->engine->wakesAt();
-            if ($this->await($wakesAt)) {
+            if ($wakesAt === null || $this->await($wakesAt)) {
                 $bytes = fread($this->stream, self::READ_BYTES);
-                if (($bytes === '' || $bytes === false) && feof($this->stream)) {
+                if ($bytes === '' || $bytes === false) {
                     return;
                 }
-                $this->engine->receive((string) $bytes);
+                $this->engine->receive($bytes);
             }
             if ($wakesAt !== null) {
                 $this->engine->wake(self::now());
@@ -5990,27 +6296,21 @@ final class Runner
         return hrtime(true) / 1e9;
     }
 
-    private function await(?float $until): bool
+    private function await(float $until): bool
     {
-        $left = $until === null ? null : max(0.0, $until - self::now());
-        $seconds = $left === null ? null : (int) $left;
+        $left = max(0.0, $until - self::now());
+        $seconds = (int) $left;
         $read = [$this->stream];
         $write = $except = [];
-        $microseconds = $left === null ? null : (int) ceil(($left - (int) $left) * 1e6);
-        return @stream_select($read, $write, $except, $seconds, $microseconds) === 1;
+        return @stream_select($read, $write, $except, $seconds, (int) ceil(($left - $seconds) * 1e6)) === 1;
     }
 
     private function write(string $bytes): void
     {
         while ($bytes !== '') {
             $written = @fwrite($this->stream, $bytes);
-            if ($written === false) {
+            if ($written === false || $written === 0) {
                 throw new NetworkException('Veche is gone', 0, true);
-            }
-            if ($written === 0) {
-                $read = $except = [];
-                $write = [$this->stream];
-                @stream_select($read, $write, $except, 1);
             }
             $bytes = substr($bytes, $written);
         }

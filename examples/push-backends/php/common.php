@@ -3,7 +3,7 @@
 declare(strict_types=1);
 
 /**
- * Runs a program with its arguments. What goes wrong is said on standard error, and the exit status is 1.
+ * Runs a program with its arguments. Errors go to standard error, and the exit status is 1.
  *
  * @param list<string> $names Names of the arguments.
  * @param callable(string ...): void $program

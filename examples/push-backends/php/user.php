@@ -1,7 +1,7 @@
 <?php
 
 /*
- * A user, who prints what arrives. Where users are named by their first message, as in Swoole's shape, it is said.
+ * A user: prints the messages that arrive. In Swoole's shape the first message names the user.
  *
  *     php user.php tester01 /
  *     php user.php tester01 /swoole

@@ -15,7 +15,7 @@ use RuntimeException;
 /**
  * The reference page of the SDK.
  *
- * A method that has no comment of its own has that of the interface it comes from. What is marked with `@internal` is
+ * A method that has no comment of its own has that of the interface it comes from. Members marked with `@internal` are
  * left out.
  */
 final class Page

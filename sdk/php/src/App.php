@@ -5,7 +5,9 @@ declare(strict_types=1);
 namespace Veche;
 
 use Closure;
+use Throwable;
 use Veche\Exception\CallerException;
+use Veche\Exception\VecheException;
 use Veche\Hook\Decision;
 use Veche\Hook\Event;
 use Veche\Hook\Grant;
@@ -132,12 +134,17 @@ final class App
     {
         return $this->on('request', function (Handling $handling) use ($handler): array {
             $head = $handling->frame->head;
-            $result = $handler(Request::from($head['request'], (string) $handling->frame->part($head['data'] ?? 0)));
+            $body = (string) $handling->frame->part($head['data'] ?? 0);
+            $result = $handler(Request::from($head['request'], $body));
             $response = is_string($result)
                 ? new Response(200, $result, ['Content-Type' => 'text/plain; charset=utf-8'])
                 : $result;
             if (!$response instanceof Response) {
                 throw new CallerException('a request handler returns a Response or a string');
+            }
+            if ($response->stream !== null) {
+                self::streamed($response, $handling);
+                return [];
             }
             return ['reply' => self::responded($response, $handling)];
         });
@@ -256,12 +263,34 @@ final class App
     }
 
     /**
+     * Returns ids of a user's connections, for {@see connection()}.
+     *
+     * @param int $limit At most 10,000.
+     * @return list<string>
+     */
+    public function connectionsOf(string $user, int $limit = 1000): array
+    {
+        $head = Engine::current()->call('connections', ['user' => $user, 'limit' => $limit])->head;
+        return $head['connections'] ?? [];
+    }
+
+    /**
+     * Writes to the server's log. What is written to standard output goes there too, without a level.
+     *
+     * @param string $level `debug`, `info`, `warn` or `error`.
+     */
+    public function log(string $text, string $level = 'info'): void
+    {
+        Engine::current()->effects()->add(['effect' => 'log', 'level' => $level, 'text' => $text]);
+    }
+
+    /**
      * Pushes to all connections of a user, without an answer. {@see client()} pushes with one.
      */
     public function pushTo(string $user, mixed $data): void
     {
         $effects = Engine::current()->effects();
-        $effects->add('push', ['user' => $user] + $effects->data($data));
+        $effects->add(['effect' => 'push', 'user' => $user] + $effects->data($data));
     }
 
     /**
@@ -270,7 +299,7 @@ final class App
     public function publishTo(string $channel, mixed $data): void
     {
         $effects = Engine::current()->effects();
-        $effects->add('publish', ['channel' => $channel] + $effects->data($data));
+        $effects->add(['effect' => 'publish', 'channel' => $channel] + $effects->data($data));
     }
 
     /**
@@ -297,6 +326,27 @@ final class App
             }
         });
         (new Runner($stream, $engine))->run();
+    }
+
+    /**
+     * Handles one event outside of a worker: takes its frame, and returns the frames up to its answer.
+     *
+     * For carriers that bring each event in a request of its own. Calls of {@see client()} need {@see useClient()}
+     * then, and other calls fail.
+     *
+     * @throws VecheException if this is no frame of an event
+     */
+    public function handle(string $frame): string
+    {
+        $engine = $this->engine();
+        $engine->takeOutput();
+        $engine->receive($frame);
+        while (($wakesAt = $engine->wakesAt()) !== null) {
+            usleep((int) max(0, ($wakesAt - Runner::now()) * 1e6));
+            $engine->wake(Runner::now());
+        }
+        $engine->abandon('there is nothing to ask: this event came without a socket');
+        return $engine->takeOutput();
     }
 
     /**
@@ -349,6 +399,26 @@ final class App
         );
     }
 
+    private static function streamed(Response $response, Handling $handling): void
+    {
+        $begin = ['effect' => 'begin', 'status' => $response->status];
+        $headers = $response->headerList();
+        $handling->effects->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
+        try {
+            foreach ($response->stream ?? [] as $part) {
+                if ($part !== '') {
+                    Engine::current()->call('part', [], $part);
+                }
+            }
+        } catch (Throwable $error) {
+            // What was sent can't be taken back: the client notices by a response that breaks off.
+            $handling->effects->add(['effect' => 'end', 'complete' => false]);
+            $handling->effects->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
+            return;
+        }
+        $handling->effects->add(['effect' => 'end']);
+    }
+
     /**
      * @return array<string, mixed>
      */
@@ -357,6 +427,7 @@ final class App
         $headers = $response->headerList();
         return ['status' => $response->status]
             + ($headers === [] ? [] : ['headers' => $headers])
+            + ($response->file === null ? [] : ['file' => $response->file])
             + ($response->body === '' ? [] : ['body' => $handling->effects->keep($response->body)]);
     }
 }

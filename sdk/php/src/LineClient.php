@@ -26,8 +26,8 @@ use Veche\Result\Published;
  * $handed = $veche->push('tester01', 'hello')->handed;
  * ```
  *
- * With `acknowledge: false` nothing waits for an answer: a push is one write. What the server refuses is then noticed
- * with a later push, or by {@see flush()}.
+ * With `acknowledge: false` nothing waits for an answer: a push is one write. A refusal is then thrown by a later push,
+ * or by {@see flush()}.
  */
 final class LineClient implements Publisher
 {
@@ -39,12 +39,13 @@ final class LineClient implements Publisher
     private int $lastId = 0;
 
     /**
-     * @param string $address Of the push listener, such as `127.0.0.1:1234`.
+     * @param string $address Of the push listener, such as `127.0.0.1:1234`, or `tls://push.example.org:1234`.
      * @param bool $acknowledge Wait for the server's answer to each push.
      * @param float $timeout Seconds for one push.
      * @param float $connectTimeout Seconds for opening the connection.
      * @param LoggerInterface|null $logger Receives refused lines where nothing waits for answers; without one they
      *     are thrown by the next call.
+     * @param string|null $caFile Certificates to trust for TLS instead of the system's.
      * @throws CallerException
      */
     public function __construct(
@@ -53,8 +54,9 @@ final class LineClient implements Publisher
         private readonly float $timeout = 5.0,
         private readonly float $connectTimeout = 2.0,
         private readonly ?LoggerInterface $logger = null,
+        private readonly ?string $caFile = null,
     ) {
-        $this->address = Address::parse(str_contains($address, '://') ? $address : "tcp://$address", ['tcp']);
+        $this->address = Address::parse(str_contains($address, '://') ? $address : "tcp://$address", ['tcp', 'tls']);
     }
 
     public function push(string|array $users, mixed $data, ?PublishOptions $options = null): Published
@@ -79,10 +81,9 @@ final class LineClient implements Publisher
     }
 
     /**
-     * Reads what the server has said about earlier lines, and throws the first refusal.
+     * Waits until the server has carried out all lines so far, and throws the first refusal.
      *
-     * Call it after the last push where nothing waits for answers: it sends an acknowledged line and waits for its
-     * answer, so all lines before it have been carried out.
+     * Call it after the last push where nothing waits for answers.
      *
      * @throws VecheException
      */
@@ -155,7 +156,7 @@ final class LineClient implements Publisher
     private function open(Deadline $deadline): Socket
     {
         $timeout = max(0.001, min($this->connectTimeout, $deadline->remaining()));
-        return $this->socket ??= Socket::connect($this->address, $timeout);
+        return $this->socket ??= Socket::connect($this->address, $timeout, $this->caFile);
     }
 
     /**

@@ -38,7 +38,7 @@ final class ResponseReader
     {
         do {
             [$version, $status, $headers] = $this->head();
-            // 101 can't come here, and others below 200 precede the response.
+            // Informational responses precede the final one.
         } while ($status >= 100 && $status < 200);
         $isKept = $version === '1.1' && strtolower($headers['connection'] ?? '') !== 'close';
         if (in_array($status, [204, 304], true)) {

@@ -13,8 +13,8 @@ use Veche\Exception\CallerException;
  */
 final class Address
 {
-    /** Schemes with their default ports; those with TLS end in s. */
-    private const PORTS = ['http' => 80, 'https' => 443, 'ws' => 80, 'wss' => 443, 'tcp' => 0];
+    /** Schemes with their default ports; 0: none. */
+    private const PORTS = ['http' => 80, 'https' => 443, 'ws' => 80, 'wss' => 443, 'tcp' => 0, 'tls' => 0];
 
     private function __construct(
         public readonly string $scheme,
@@ -54,7 +54,7 @@ final class Address
 
     public function isTls(): bool
     {
-        return in_array($this->scheme, ['https', 'wss'], true);
+        return in_array($this->scheme, ['https', 'wss', 'tls'], true);
     }
 
     /**

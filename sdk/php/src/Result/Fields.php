@@ -21,7 +21,7 @@ final class Fields
     }
 
     /**
-     * Decodes a JSON object; null: it is none.
+     * Decodes a JSON object. Returns null for any other text.
      */
     public static function decode(string $json): ?self
     {

@@ -8,7 +8,10 @@ use Closure;
 use Fiber;
 use Throwable;
 use Veche\Exception\CallerException;
+use Veche\Exception\NetworkException;
 use Veche\Exception\ServerException;
+use Veche\Exception\TimeoutException;
+use Veche\Exception\UnavailableException;
 use Veche\Exception\VecheException;
 
 /**
@@ -24,6 +27,10 @@ final class Engine
 
     private static ?self $current = null;
 
+    /** @var array<string, true> */
+    private readonly array $events;
+    /** @var Closure(int, Effects): void */
+    private readonly Closure $flush;
     private FrameDecoder $decoder;
     private string $output = '';
     /** @var array<int, Handling> Begun, by id. */
@@ -36,6 +43,8 @@ final class Engine
     private array $calls = [];
     /** @var list<array{float, Handling}> */
     private array $timers = [];
+    /** @var list<Fiber<mixed, mixed, mixed, mixed>> */
+    private array $idle = [];
     private ?Handling $active = null;
     private int $lastCall = 0;
     private bool $isStopped = false;
@@ -50,11 +59,16 @@ final class Engine
      *     that they refer to are kept in the handling's effects.
      */
     public function __construct(
-        private readonly array $events,
+        array $events,
         private readonly int $concurrency,
         private readonly Closure $handle,
     ) {
         $this->decoder = new FrameDecoder();
+        $this->events = array_fill_keys($events, true);
+        $this->flush = function (int $event, Effects $effects): void {
+            [$head, $parts] = $effects->take();
+            $this->write(['type' => 'effects', 'id' => $event] + $head, $parts);
+        };
         $this->write(array_filter([
             'type' => 'hello',
             'versions' => [self::VERSION],
@@ -85,7 +99,9 @@ final class Engine
         $this->decoder->feed($bytes);
         while (($frame = $this->decoder->next()) !== null) {
             $this->take($frame);
-            $this->begin();
+            if ($this->waiting !== []) {
+                $this->begin();
+            }
         }
     }
 
@@ -160,14 +176,16 @@ final class Engine
      * Makes a call and suspends the handler that is calling until its result has come.
      *
      * @param array<string, mixed> $head Members of the call; null leaves one out.
-     * @throws CallerException if Veche refuses the call
+     * @throws VecheException if it fails
      */
     public function call(string $call, array $head, ?string $data = null): Frame
     {
         $handling = $this->active();
         $id = ++$this->lastCall;
         // What the handler wanted before comes first.
-        $this->flush($handling);
+        if (!$handling->effects->isEmpty()) {
+            ($this->flush)($handling->id, $handling->effects);
+        }
         $members = ['type' => 'call', 'id' => $id, 'event' => $handling->id, 'call' => $call] + $head;
         $members += ['data' => $data === null ? null : 0];
         $this->write(
@@ -178,9 +196,21 @@ final class Engine
         $result = Fiber::suspend();
         $error = $result->head['error'] ?? null;
         if ($error !== null) {
-            throw new CallerException("$call: {$error['message']}");
+            throw self::fault($error['kind'] ?? '', "$call: " . ($error['message'] ?? 'it has failed'));
         }
         return $result;
+    }
+
+    /**
+     * Fails all calls that wait for a result, so that their handlers go on.
+     */
+    public function abandon(string $why): void
+    {
+        while (($id = array_key_first($this->calls)) !== null) {
+            $handling = $this->calls[$id];
+            unset($this->calls[$id]);
+            $this->resume($handling, new Frame(['error' => ['kind' => 'refused', 'message' => $why]]));
+        }
     }
 
     /**
@@ -210,9 +240,10 @@ final class Engine
             case 'refuse':
                 throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
             case 'event':
-                $handling = new Handling($head['id'], $head['event'], $frame);
+                $effects = new Effects($this->flush, $head['id'], $this->payloadBytesMax);
+                $handling = new Handling($head['id'], $head['event'], $frame, $effects);
                 $this->isStopped = $this->isStopped || $handling->event === 'stop';
-                $this->waiting[] = $handling;
+                $this->accept($handling);
                 return;
             case 'result':
                 $waiting = $this->calls[$head['id']] ?? null;
@@ -229,6 +260,16 @@ final class Engine
         }
     }
 
+    private function accept(Handling $handling): void
+    {
+        $isFree = $this->waiting === [] && count($this->running) < $this->concurrency;
+        if ($isFree && ($handling->subject === null || !isset($this->busy[$handling->subject]))) {
+            $this->run($handling);
+        } else {
+            $this->waiting[] = $handling;
+        }
+    }
+
     /**
      * Begins events that may begin.
      */
@@ -237,48 +278,61 @@ final class Engine
         $later = [];
         while ($this->waiting !== [] && count($this->running) < $this->concurrency) {
             $handling = array_shift($this->waiting);
-            $subject = $handling->subject();
+            $subject = $handling->subject;
             if ($subject !== null && (isset($this->busy[$subject]) || isset($later[$subject]))) {
                 $later[$subject][] = $handling;
-                continue;
+            } else {
+                $this->run($handling);
             }
-            if ($subject !== null) {
-                $this->busy[$subject] = true;
-            }
-            $this->running[$handling->id] = $handling;
-            $this->run($handling);
         }
-        // Ids rise with the arrival.
-        $left = array_merge($this->waiting, ...array_values($later));
-        usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
-        $this->waiting = $left;
+        if ($later !== []) {
+            // Ids rise with the arrival.
+            $left = array_merge($this->waiting, ...array_values($later));
+            usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
+            $this->waiting = $left;
+        }
     }
 
     private function run(Handling $handling): void
     {
-        $handling->fiber = new Fiber(function () use ($handling): void {
+        $this->running[$handling->id] = $handling;
+        if ($handling->subject !== null) {
+            $this->busy[$handling->subject] = true;
+        }
+        $handling->fiber = array_pop($this->idle);
+        $handling->fiber ??= new Fiber($this->work(...));
+        $this->resume($handling, $handling);
+    }
+
+    /**
+     * Handles one event after the other. A Fiber costs more than most handlers, so it is used again.
+     */
+    private function work(Handling $handling): never
+    {
+        while (true) {
             try {
-                $members = in_array($handling->event, $this->events, true) ? ($this->handle)($handling) : [];
-                $this->answer($handling, $members);
+                $this->answer($handling, isset($this->events[$handling->event]) ? ($this->handle)($handling) : []);
             } catch (Throwable $error) {
                 $this->answer($handling, ['failed' => self::described($error)]);
             }
-        });
-        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->start());
+            $this->idle[] = $handling->fiber;
+            $handling->fiber = null;
+            $handling = Fiber::suspend();
+        }
     }
 
-    private function resume(Handling $handling, ?Frame $result): void
+    private function resume(Handling $handling, Handling|Frame|null $with): void
     {
-        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->resume($result));
-    }
-
-    private function enter(Handling $handling, Closure $go): void
-    {
-        [$before, $this->active, $outer, self::$current] = [$this->active, $handling, self::$current, $this];
+        $before = $this->active;
+        $outer = self::$current;
+        $this->active = $handling;
+        self::$current = $this;
         try {
-            $go($handling->fiber);
+            $fiber = $handling->fiber;
+            $fiber->isStarted() ? $fiber->resume($with) : $fiber->start($with);
         } finally {
-            [$this->active, self::$current] = [$before, $outer];
+            $this->active = $before;
+            self::$current = $outer;
         }
     }
 
@@ -296,17 +350,8 @@ final class Engine
             $this->write($answer + ['failed' => $error->getMessage()]);
         }
         unset($this->running[$handling->id]);
-        $subject = $handling->subject();
-        if ($subject !== null) {
-            unset($this->busy[$subject]);
-        }
-    }
-
-    private function flush(Handling $handling): void
-    {
-        if (!$handling->effects->isEmpty()) {
-            [$head, $parts] = $handling->effects->take();
-            $this->write(['type' => 'effects', 'id' => $handling->id] + $head, $parts);
+        if ($handling->subject !== null) {
+            unset($this->busy[$handling->subject]);
         }
     }
 
@@ -319,7 +364,22 @@ final class Engine
         $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
     }
 
-    private static function described(Throwable $error): string
+    private static function fault(string $kind, string $message): VecheException
+    {
+        return match ($kind) {
+            'timeout' => new TimeoutException($message, 0, true),
+            'unreachable' => new NetworkException($message),
+            'connection_lost' => new NetworkException($message, 0, true),
+            'pool_full' => new UnavailableException($message),
+            'broken' => new ServerException($message, 0, true),
+            default => new CallerException($message),
+        };
+    }
+
+    /**
+     * Returns an error with its place and its trace, for the log.
+     */
+    public static function described(Throwable $error): string
     {
         return sprintf(
             "%s: %s in %s:%d\n%s",

@@ -9,6 +9,7 @@ use Veche\Exception\NetworkException;
 use Veche\Http\CurlTransport;
 use Veche\Http\StreamTransport;
 use Veche\Http\Transport;
+use Veche\LineClient;
 use Veche\Tests\Support\Certificate;
 use Veche\Tests\Support\Server;
 use Veche\WebSocket\Client as Socket;
@@ -26,7 +27,6 @@ final class TlsTest extends ServerTestCase
 
     protected static function config(): string
     {
-        // The port of the push listener has the API behind TLS.
         return <<<'TOML'
             [[listen]]
             address = "127.0.0.1:{port}"
@@ -36,6 +36,10 @@ final class TlsTest extends ServerTestCase
             role = "internal"
             [[listen]]
             address = "127.0.0.1:{push_port}"
+            role = "push"
+            tls = { certificate = "cert.pem", key = "key.pem" }
+            [[listen]]
+            address = "127.0.0.1:{extra_port}"
             role = "internal"
             tls = { certificate = "cert.pem", key = "key.pem" }
             [[route]]
@@ -58,6 +62,17 @@ final class TlsTest extends ServerTestCase
         $socket->close();
     }
 
+    public function testLines(): void
+    {
+        $address = 'tls://localhost:' . self::$server->pushPort;
+        $veche = new LineClient($address, caFile: self::$caFile);
+        self::assertSame(0, $veche->push('ann', str_repeat('x', 500000))->handed);
+        self::assertSame(0, $veche->push('ann', 'again')->handed);
+        $this->expectException(NetworkException::class);
+        $this->expectExceptionMessageMatches('/certificate/i');
+        (new LineClient($address))->push('ann', 'x');
+    }
+
     /**
      * @return iterable<array{class-string<Transport>}>
      */
@@ -72,7 +87,7 @@ final class TlsTest extends ServerTestCase
      */
     public function testApi(string $transport): void
     {
-        $url = 'https://localhost:' . self::$server->pushPort;
+        $url = 'https://localhost:' . self::$server->extraPort;
         $veche = new Client($url, transport: new $transport($url, caFile: self::$caFile));
         self::assertSame(0, $veche->push('ann', str_repeat('x', 500000))->handed);
         self::assertSame(0, $veche->push('ann', 'again')->handed);
@@ -84,7 +99,7 @@ final class TlsTest extends ServerTestCase
      */
     public function testACertificateThatIsNotTrustedIsRefused(string $transport): void
     {
-        $url = 'https://localhost:' . self::$server->pushPort;
+        $url = 'https://localhost:' . self::$server->extraPort;
         $this->expectException(NetworkException::class);
         $this->expectExceptionMessageMatches('/certificate/i');
         (new Client($url, retries: 0, transport: new $transport($url)))->push('ann', 'x');
@@ -96,7 +111,7 @@ final class TlsTest extends ServerTestCase
      */
     public function testACertificateOfAnotherNameIsRefused(string $transport): void
     {
-        $url = 'https://127.0.0.1:' . self::$server->pushPort;
+        $url = 'https://127.0.0.1:' . self::$server->extraPort;
         $this->expectException(NetworkException::class);
         (new Client($url, retries: 0, transport: new $transport($url, caFile: self::$caFile)))->push('ann', 'x');
     }

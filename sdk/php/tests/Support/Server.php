@@ -16,22 +16,24 @@ final class Server
     public readonly int $port;
     public readonly int $internalPort;
     public readonly int $pushPort;
+    public readonly int $extraPort;
     public readonly string $folder;
     private ?Process $process = null;
 
     /**
-     * @param string $config TOML, in which {port}, {internal_port} and {push_port} are replaced.
+     * @param string $config TOML, in which {port}, {internal_port}, {push_port} and {extra_port} are replaced.
      * @param array<string, string> $files Further files of the folder.
      */
     public function __construct(string $config, array $files = [])
     {
-        [$this->port, $this->internalPort, $this->pushPort] = Ports::free(3);
+        [$this->port, $this->internalPort, $this->pushPort, $this->extraPort] = Ports::free(4);
         $this->folder = sys_get_temp_dir() . '/veche-php-' . getmypid() . '-' . bin2hex(random_bytes(4));
         mkdir($this->folder);
         $config = strtr($config, [
             '{port}' => (string) $this->port,
             '{internal_port}' => (string) $this->internalPort,
             '{push_port}' => (string) $this->pushPort,
+            '{extra_port}' => (string) $this->extraPort,
         ]);
         foreach (['veche.toml' => $config] + $files as $name => $text) {
             file_put_contents("$this->folder/$name", $text);
