@@ -59,7 +59,7 @@ class Runner:
         with self._lock:
             self._running.add(child.pid)
         late = threading.Event()
-        timer = threading.Timer(step.limit, lambda: (late.set(), end(child.pid)))
+        timer = threading.Timer(step.limit, lambda: (late.set(), end([child.pid])))
         timer.start()
         # Not child.wait(): only this says how much time the step and its children took.
         _, status, used = os.wait4(child.pid, 0)
@@ -76,9 +76,7 @@ class Runner:
     def end_all(self):
         """Ends what runs, when the whole run is interrupted."""
         with self._lock:
-            running = list(self._running)
-        for pid in running:
-            end(pid)
+            end(list(self._running))
 
 
 def laid_back(command):
@@ -90,12 +88,13 @@ def laid_back(command):
     return f"echo 19 2> /dev/null > /proc/self/autogroup; exec chrt --idle 0 sh -c {shlex.quote(command)}"
 
 
-def end(group):
-    """Ends a process group: it is asked, then it is killed."""
+def end(groups):
+    """Ends process groups: they are asked, then they are killed."""
     for order in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(group, order)
-        except ProcessLookupError:
-            return
+        for group in groups:
+            try:
+                os.killpg(group, order)
+            except ProcessLookupError:
+                pass
         if order == signal.SIGTERM:
             time.sleep(PATIENCE)

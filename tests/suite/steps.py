@@ -27,9 +27,12 @@ BINARIES = {
     "server::bench": {"place": ALONE},
     "server::served": {},
     "load::truth": {"cores": 0.5},
-    "server::supervisor": {},
+    "server::supervisor": {"cores": 0.5},
+    "net::driver": {"cores": 0.5},
     "outbound::http": {"cores": 0.5},
-    "net::churn": {},
+    "tls::resumption": {"cores": 0.5},
+    "archive::kill": {"cores": 0.5},
+    "server::dev": {"cores": 0.5},
 }
 
 
@@ -138,9 +141,9 @@ QUICK = (
     build(),
     setup("setup-test"),
     *VERDICTS,
-    DOCS,
-    CLIPPY,
     COUNTED,
+    CLIPPY,
+    DOCS,
     MODEL,
     cargo_tests(READY),
     soak(60),
