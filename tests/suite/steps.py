@@ -201,6 +201,7 @@ PARTS = {
         *START,
         *both(whole("autobahn all", "tests/conformance/autobahn_suite.py all", 900)),
         whole("autobahn all, client", "tests/conformance/autobahn_suite.py all --client", 1200),
+        whole("autobahn fast, php client", "tests/conformance/autobahn_suite.py fast --client php sdk/php/tests/autobahn.php", 300),
         whole("testssl", "tests/conformance/testssl_suite.py", 1200),
     ),
     # Among the tests of `make test` each attack lasts less than a second.
