@@ -24,10 +24,10 @@ build: setup-run ## the release binary
 check: setup-run ## format, lints, the tests that need no server, a short simulation
 	tests/run check
 
-test: setup-test ## everything that must hold before a merge: about 25 minutes
+test: setup-run  ## everything that must hold before a merge: at most 25 minutes on two cores
 	tests/run quick
 
-test-full: setup-test setup-full setup-fuzz ## test, all 517 Autobahn cases, fuzz time, churn, attacks, testssl.sh, ten minutes of soak, ten million steps of the simulator; PART=durability for one step
+test-full: setup-run ## test, and what lasts longer, in parts of at most an hour each: PART=attacks for one; see CONTRIBUTING.md
 	tests/run full $(PART)
 
 bench: build setup-bench ## the side-by-side figures; see bench/README.md

@@ -253,6 +253,7 @@ def parse():
     parser.add_argument("--reason", help="why they change; needed by --update")
     parser.add_argument("--only", metavar="TEXT", help="paths with this in their names")
     parser.add_argument("--repeat", metavar="N", type=int, default=1, help="count N times and show how far the runs differ")
+    parser.add_argument("--build", action="store_true", help="only build what is counted")
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object and compare nothing")
     arguments = parser.parse_args()
     if arguments.update and (not arguments.reason or arguments.only or arguments.against):
@@ -273,6 +274,9 @@ def main():
 
 
 def run(arguments):
+    if arguments.build:
+        build(ROOT, target_folder())
+        return 0
     here = machine()
     old = against(arguments.against, arguments.only) if arguments.against else None
     runs = [count(ROOT, target_folder(), arguments.only) for _ in range(arguments.repeat)]

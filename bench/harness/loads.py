@@ -1,20 +1,18 @@
-"""One run of one load against one started server: a dict with at least `value`, what the scenario compares."""
+"""One run of one load of bench/run against one started server: a dict with at least `value`, what the scenario compares."""
 
-import json
 import re
 import subprocess
 import tempfile
 import time
 
-from harness import servers
+from harness import servers, tester
+from harness.tester import LoadError
 
-
-# Between the last handshake and a look at memory: by then the allocator has given back what handshakes took meanwhile.
-IDLE_SECONDS = 3.0
-
-
-class LoadError(Exception):
-    """The load did not go as it must: failed connections, wrong answers, requests not kept alive."""
+# What subscribers together get in a second: so little that no publication waits for the one before.
+DELIVERIES_PER_SECOND = 50_000
+# The same in bursts, of which several leave a server in one write.
+DELIVERIES_IN_BURSTS_PER_SECOND = 200_000
+PUSHES_PER_SECOND = 50_000
 
 
 def _pinned(command):
@@ -28,90 +26,88 @@ def _output(command, timeout_s=180):
     return done.stdout
 
 
-def _driver(server, mode, path, options):
-    command = [servers.driver(), mode, "--address", f"127.0.0.1:{server.port}", "--path", path, "--pid", server.pid]
-    command += ["--tls"] if server.tls else []
-    return json.loads(_output(command + options))
+def _interval(quick, seconds=1.2):
+    warmup, measured = (0.2, seconds / 2) if quick else (0.3, seconds)
+    return ["--warmup", f"{round(warmup * 1000)}ms", "--duration", f"{round(measured * 1000)}ms"]
 
 
-def _interval(quick):
-    return ["--warmup-ms", 200, "--measure-ms", 500] if quick else ["--warmup-ms", 300, "--measure-ms", 1200]
-
-
-def echo(server, quick, connections, size, depth=1, active=None):
-    options = ["-c", connections, "--size", size, "--depth", depth, *_interval(quick)]
-    if active:
-        options += ["--active", active]
-    report = _driver(server, "echo", "/echo", options)
-    return report | {"value": report["cpu_ns_per_message"]}
+def echo(server, quick, connections, size, depth=1, idle=0):
+    """`idle` are connections beside those that echo."""
+    options = ["--connections", connections, "--size", size, "--inflight", depth, "--binary", *_interval(quick)]
+    if not idle:
+        report = tester.bench(server, "echo", "/echo", options)
+    else:
+        with tester.crowd(server, idle, "/echo"):
+            report = tester.bench(server, "echo", "/echo", options)
+    return tester.figures(report, tester.cpu_ns_per_message(report))
 
 
 def rate(server, quick, connections, size, per_second):
-    options = ["-c", connections, "--size", size, "--rate", per_second, *_interval(quick)]
-    report = _driver(server, "rate", "/echo", options)
-    return report | {"value": report["p99_us"]}
+    options = ["--connections", connections, "--size", size, "--rate", per_second, "--binary", *_interval(quick)]
+    report = tester.bench(server, "echo", "/echo", options)
+    return tester.figures(report, tester.percentile_us(report, "p99"))
 
 
 def storm(server, quick, connections):
-    report = _driver(server, "storm", "/echo", ["-c", connections, "--opening", 0])
-    if report["failed"]:
-        raise LoadError(f"{server.name}: {report['failed']} of {connections} failed: {report['failures']}")
-    return report | {"value": report["cpu_ns_per_handshake"]}
+    server.echo_path = "/echo"
+    return tester.storm(server, connections, tester.payload(20, binary=True))
 
 
-def shakes(server, quick, connections, resume):
-    """TLS handshakes and nothing else."""
-    options = ["-c", connections, *_interval(quick), *(["--resume"] if resume else [])]
-    report = _driver(server, "shakes", "/", options)
-    return report | {"value": report["cpu_ns_per_handshake"]}
+def handshakes(server, quick, connections, resume):
+    """TLS handshakes: each connection is for one request of a small file, which costs little beside them."""
+    options = ["--connections", connections, "--header", "Connection: close", *_interval(quick)]
+    options += [] if resume else ["--full-handshakes"]
+    report = tester.bench(server, "http", "/hello.txt", options)
+    return tester.figures(report, tester.cpu_ns_per_message(report))
 
 
-def push(server, quick, users, burst, control="lines"):
-    to = f"127.0.0.1:{server.extra_push}"
-    options = ["-c", users, "--push", to, "--control", control, "--burst", burst, *_interval(quick)]
-    report = _driver(server, "push", "/push", options)
-    return report | {"value": report["cpu_ns_per_message"]}
+def push(server, quick, users, burst):
+    options = ["--connections", users, "--rate", PUSHES_PER_SECOND, "--burst", burst, "--size", 64, *_interval(quick)]
+    report = tester.bench(server, "push", _PUSH, [*options, "--publish", server.publish, "--body", server.to_one])
+    return tester.figures(report, tester.cpu_ns_per_message(report))
 
 
-def fanout(server, quick, subscribers, burst, control="lines", path="/fanout?channel=news", value="cpu_ns_per_delivery"):
-    """One channel, many subscribers; `last_us` is from a request to the last subscriber's last byte."""
-    to = f"127.0.0.1:{server.extra_push}"
-    options = ["-c", subscribers, "--publish", to, "--control", control, "--burst", burst, *_interval(quick)]
-    report = _driver(server, "fanout", path, options)
-    return report | {"value": report[value]}
+def fanout(server, quick, subscribers, burst, p99=False):
+    """One channel, many subscribers: CPU time of a delivery, or how long it takes until 99 % of the deliveries are made."""
+    report = tester.bench(server, "broadcast", _FANOUT, _fanout(server, quick, subscribers, burst))
+    return tester.figures(report, tester.percentile_us(report, "p99") if p99 else tester.cpu_ns_per_message(report))
 
 
 def echo_beside_fanout(server, quick, subscribers):
     """How long an echo waits while publications go to many, and how long a turn's 512 deliveries take on average."""
-    to = f"127.0.0.1:{server.extra_push}"
-    options = ["-c", subscribers, "--publish", to, "--echo", "/echo", *_interval(quick)]
-    report = _driver(server, "fanout", "/fanout?channel=news", options)
-    turn_us = 512 * report["cpu_ns_per_delivery"] / 1e3
-    return report | {"turn_us": turn_us, "value": report["echo_p99_us"] / turn_us}
+    seconds = 3
+    options = _fanout(server, quick, subscribers, 1, seconds)
+    publishing = tester.beside(server, "broadcast", _FANOUT, options, niceness=0)
+    while tester.established(server.port) < subscribers:
+        time.sleep(0.05)
+    # Before the publisher, which has the same core.
+    echoing = ["--connections", 1, "--think", "1ms", "--warmup", "300ms", "--duration", "1s"]
+    echoes = tester.beside(server, "echo", "/echo", echoing, niceness=-15)()
+    deliveries = publishing()
+    turn_us = 512 * tester.cpu_ns_per_message(deliveries) / 1e3
+    echo_us = tester.percentile_us(echoes, "p99")
+    return {"turn_us": turn_us, "echo_p99_us": echo_us, "value": echo_us / turn_us}
 
 
-def idle(server, quick, connections, path, user_bytes):
+_PUSH = "/push?user=somebody-{i}"
+# Subscribers have numbers for the yardstick alone.
+_FANOUT = "/fanout?channel=news&number={i}"
+
+
+def _fanout(server, quick, subscribers, burst, seconds=1.2):
+    per_second = DELIVERIES_PER_SECOND if burst == 1 else DELIVERIES_IN_BURSTS_PER_SECOND
+    options = ["--connections", subscribers, "--rate", per_second // subscribers, "--burst", burst, "--size", 128]
+    return [*options, "--publish", server.publish, "--body", server.to_all, *_interval(quick, seconds)]
+
+
+def idle(server, quick, connections, path):
     """Bytes of resident memory that a connection adds while it does nothing."""
-    command = [servers.driver(), "idle", "--address", f"127.0.0.1:{server.port}", "--path", path]
-    command += ["--tls"] if server.tls else []
-    command += ["-c", connections, "--user-bytes", user_bytes]
-    # One connection before, so that what is set up once is not charged to the crowd.
-    before = _hold(command[:-4] + ["-c", 1, "--user-bytes", user_bytes], server)
-    after = _hold(command, server)
-    return {"before_bytes": before, "after_bytes": after, "value": (after - before) / connections}
-
-
-def _hold(command, server):
-    process = subprocess.Popen(_pinned(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    if process.stdout.readline().strip() != "open":
-        raise LoadError("the idle crowd did not open")
-    time.sleep(IDLE_SECONDS)
-    memory = server.memory_bytes()
-    output, _ = process.communicate("", timeout=60)
-    if json.loads(output)["closed_meanwhile"]:
-        raise LoadError("idle connections were closed")
-    time.sleep(0.3)
-    return memory
+    if path != "/push":
+        return tester.idle_memory(server, connections, path)
+    # A route that echoes nothing: the crowd waits for pushes, and one comes.
+    options = ["--rate", 0.001, "--warmup", "0s", "--duration", f"{tester.SECONDS_MAX}s", "--timeout", "60s"]
+    options += ["--publish", server.publish, "--body", server.to_one]
+    return tester.idle_memory(server, connections, _PUSH, "push", options)
 
 
 def wrk(server, quick, threads, connections):
@@ -148,7 +144,7 @@ def ab(server, quick, concurrency):
 
 
 def lapps(server, quick, connections):
-    """The clients of examples/lapps-benchmark: services in Lua, on the driver's core."""
+    """The clients of examples/lapps-benchmark: services in Lua, on the tester's core."""
     example = servers.ROOT / "examples" / "lapps-benchmark"
     text = (example / "clients.toml").read_text()
     text = text.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}").replace('"clients.lua"', f'"{example}/clients.lua"')

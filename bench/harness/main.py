@@ -14,7 +14,7 @@ from harness.measurement import Measurement
 from harness.scenarios import SCENARIOS
 from harness.stats import MISSED, PAIRS_MAX, PAIRS_MIN, PAIRS_STEP
 
-DRIVER_IDLE_MIN = 0.2
+TESTER_IDLE_MIN = 0.2
 
 
 def main():
@@ -47,7 +47,7 @@ def _parse():
     parser.add_argument("--pairs-max", type=int, default=PAIRS_MAX, help="rounds taken while a verdict is undecided (60)")
     parser.add_argument("--old", metavar="BINARY", help="compare with an older Veche instead of the peers: slower or not")
     parser.add_argument("--quick", action="store_true", help="5 short rounds, nothing written and no verdict: while tuning")
-    parser.add_argument("--no-build", action="store_true", help="use driver and peers as they are")
+    parser.add_argument("--no-build", action="store_true", help="use the peers as they are")
     parser.add_argument("--judge", nargs="*", metavar="JSON", help="judge results again by today's rules and targets (all)")
     arguments = parser.parse_args()
     if arguments.judge == []:
@@ -71,10 +71,10 @@ def _judge(files):
 
 
 def build():
-    """Driver and peers, each with its own target folder; Go is optional."""
-    for name, folder in (("driver", "driver"), ("hyper", "peers/hyper")):
+    """The peers, each with its own target folder; Go is optional."""
+    for name in ("send-alone", "hyper"):
         command = ["cargo", "build", "--release", "--quiet", "--locked", "--target-dir", servers.cargo_target(name)]
-        subprocess.run(command, cwd=servers.BENCH / folder, check=True)
+        subprocess.run(command, cwd=servers.BENCH / "peers" / name, check=True)
     go = ["go", "build", "-o", servers.cargo_target("fasthttp") / "fasthttp-peer", "."]
     try:
         subprocess.run(go, cwd=servers.BENCH / "peers" / "fasthttp", check=True)
@@ -109,7 +109,7 @@ def _run(scenario, arguments):
         return 1
     rounds, verdicts = measurement.rounds, measurement.verdicts()
     notes += [f"{name} = {value}" for name, value in more.items()]
-    notes += _busy_driver(rounds)
+    notes += _busy_tester(rounds)
     for label, values in rounds.items():
         ordered = sorted(run["value"] for run in values)
         print(f"  {label:20} {ordered[len(ordered) // 2]:12,.0f} {scenario.unit}")
@@ -129,13 +129,13 @@ def _measure(subject, quick, more):
     return subject.run(quick, **more)
 
 
-def _busy_driver(rounds):
+def _busy_tester(rounds):
     notes = []
     for label, runs in rounds.items():
-        idle = sorted(run["driver_idle"] for run in runs if "driver_idle" in run)
-        if idle and idle[len(idle) // 2] < DRIVER_IDLE_MIN:
+        idle = sorted(run["tester_idle"] for run in runs if "tester_idle" in run)
+        if idle and idle[len(idle) // 2] < TESTER_IDLE_MIN:
             notes.append(
-                f"{label}: the driver was only {idle[len(idle) // 2]:.0%} idle (median);"
-                " CPU per message stands, a latency measured so is the driver's as much as the server's"
+                f"{label}: the tester was only {idle[len(idle) // 2]:.0%} idle (median);"
+                " CPU per message stands, a latency measured so is the tester's as much as the server's"
             )
     return notes

@@ -54,15 +54,6 @@ class Scenario:
         return recorded if label.startswith("ratio to ") else self.target
 
 
-def _pushed(make, port):
-    def made():
-        server = make()
-        server.extra_push = port
-        return server
-
-    return made
-
-
 def _half_capacity(quick):
     """The rate of the latency scenario: half of what the peer's CPU time per message lets one core do."""
     for make in (servers.uwebsockets, servers.veche):
@@ -89,7 +80,7 @@ def _tls_echo(connections, size, target=None):
     load = partial(Subject, load=loads.echo, connections=connections, size=size)
     return Scenario(
         f"tls-echo-{connections}-{size}",
-        f"echo over TLS 1.3, AES-128-GCM, {connections} connections, {size} B, one in flight",
+        f"echo over TLS 1.3, {connections} connections, {size} B, one in flight",
         "ns of CPU per message",
         load(servers.veche_tls),
         [load(servers.uwebsockets_tls, target=target), load(servers.veche, rounds=5)],
@@ -100,7 +91,7 @@ def _tls_lua_echo(size, target):
     load = partial(Subject, load=loads.echo, connections=400, size=size)
     return Scenario(
         f"tls-lua-echo-{size}",
-        f"echo in Lua over TLS 1.3, AES-128-GCM, 400 connections, {size} B, one in flight",
+        f"echo in Lua over TLS 1.3, 400 connections, {size} B, one in flight",
         "ns of CPU per message",
         load(servers.veche_lua_tls),
         [load(servers.nginx_lua_tls, target=target)],
@@ -108,10 +99,10 @@ def _tls_lua_echo(size, target):
 
 
 def _tls_handshakes(name, what, resume):
-    load = partial(Subject, load=loads.shakes, connections=32, resume=resume)
+    load = partial(Subject, load=loads.handshakes, connections=8, resume=resume)
     return Scenario(
         name,
-        f"{what}, TLS 1.3, X25519, ECDSA P-256, 32 clients at a time",
+        f"{what}, TLS 1.3, X25519, ECDSA P-256, 8 clients at a time",
         "ns of CPU per handshake",
         load(servers.veche_tls),
         [load(servers.nginx_tls, target=1.0)],
@@ -166,28 +157,24 @@ def _push(name, what, burst, target):
         name,
         what,
         "ns of CPU per push",
-        Subject(_pushed(servers.veche, 9702), loads.push, users=1000, burst=burst),
-        [Subject(_pushed(servers.send_alone, 9752), loads.push, users=1000, burst=1, control="ticks", target=target)],
+        Subject(servers.veche, loads.push, users=1000, burst=burst),
+        [Subject(servers.send_alone, loads.push, users=1000, burst=1, target=target)],
     )
 
 
 def _fanout(subscribers, burst, target):
     load = partial(Subject, load=loads.fanout, subscribers=subscribers, burst=burst)
-    ours, peer, alone = _pushed(servers.veche, 9702), _pushed(servers.uwebsockets_fanout, 9712), _pushed(servers.send_to_all, 9754)
     return Scenario(
         f"fanout-{subscribers}" + (f"-burst{burst}" if burst > 1 else ""),
         f"publications of 128 B to {subscribers:,} subscribers, " + ("each alone" if burst == 1 else f"{burst} at once"),
         "ns of CPU per delivery",
-        load(ours),
-        [
-            load(peer, control="frames", target=target),
-            load(alone, path="/fanout?user=all", control="ticks", rounds=5),
-        ],
+        load(servers.veche),
+        [load(servers.uwebsockets_fanout, target=target), load(servers.send_alone, rounds=5)],
     )
 
 
-def _memory(name, path, user_bytes, target, ours=servers.veche, peer=None):
-    load = partial(Subject, load=loads.idle, connections=10_000, user_bytes=user_bytes)
+def _memory(name, path, target, ours=servers.veche, peer=None):
+    load = partial(Subject, load=loads.idle, connections=10_000)
     return Scenario(
         name,
         f"memory of an idle connection on {path}, 10,000 of them" + (", TLS" if ours is servers.veche_tls else ""),
@@ -240,30 +227,24 @@ SCENARIOS = [
     *(_fanout(subscribers, burst, target) for subscribers in (1000, 5000) for burst, target in ((1, 0.85), (16, 0.9))),
     Scenario(
         "fanout-last",
-        "a publication of 128 B until it is at the last of 5,000 subscribers",
-        "µs, median",
-        Subject(_pushed(servers.veche, 9702), loads.fanout, subscribers=5000, burst=1, value="last_us"),
+        "a publication of 128 B until it is at 99 % of 5,000 subscribers",
+        "µs, p99 of deliveries",
+        Subject(servers.veche, loads.fanout, subscribers=5000, burst=1, p99=True),
         [
-            Subject(
-                _pushed(servers.send_to_all, 9754), loads.fanout, path="/fanout?user=all", control="ticks",
-                subscribers=5000, burst=1, value="last_us", target=1.2,
-            ),
-            Subject(
-                _pushed(servers.uwebsockets_fanout, 9712), loads.fanout, control="frames",
-                subscribers=5000, burst=1, value="last_us", rounds=5,
-            ),
+            Subject(servers.send_alone, loads.fanout, subscribers=5000, burst=1, p99=True, target=1.2),
+            Subject(servers.uwebsockets_fanout, loads.fanout, subscribers=5000, burst=1, p99=True, rounds=5),
         ],
     ),
     Scenario(
         "fanout-echo",
         "p99 of an echo on the worker that publishes to 5,000 subscribers, by the time of one turn's 512 deliveries",
         "turns",
-        Subject(_pushed(servers.veche, 9702), loads.echo_beside_fanout, subscribers=5000),
+        Subject(servers.veche, loads.echo_beside_fanout, subscribers=5000),
         target=1.0,
     ),
-    _memory("memory-echo", "/echo", user_bytes=0, target=256, peer=servers.uwebsockets),
-    _memory("memory-push", "/push", user_bytes=16, target=400),
-    _memory("memory-tls", "/push", user_bytes=16, target=14 * 1024, ours=servers.veche_tls, peer=servers.uwebsockets_tls),
+    _memory("memory-echo", "/echo", target=256, peer=servers.uwebsockets),
+    _memory("memory-push", "/push", target=400),
+    _memory("memory-tls", "/push", target=14 * 1024, ours=servers.veche_tls, peer=servers.uwebsockets_tls),
     _tls_echo(240, 1024, target=0.75),
     _tls_echo(400, 1024, target=0.75),
     _tls_lua_echo(128, target=0.6),
@@ -272,12 +253,12 @@ SCENARIOS = [
     _tls_handshakes("tls-resumed", "handshakes that go on from a ticket", resume=True),
     Scenario(
         "many",
-        "echo, 240 in flight, 15,000 connections against 1,000",
+        "echo, 240 connections in flight, 14,760 idle ones beside them against 760",
         "ns of CPU per message",
-        Subject(servers.veche, loads.echo, label="15,000", connections=15_000, size=20, active=240),
+        Subject(servers.veche, loads.echo, label="15,000", connections=240, size=20, idle=14_760),
         [
-            Subject(servers.veche, loads.echo, label="1,000", connections=1000, size=20, active=240, target=1.15),
-            Subject(servers.uwebsockets, loads.echo, label="15,000", connections=15_000, size=20, active=240, rounds=5),
+            Subject(servers.veche, loads.echo, label="1,000", connections=240, size=20, idle=760, target=1.15),
+            Subject(servers.uwebsockets, loads.echo, label="15,000", connections=240, size=20, idle=14_760, rounds=5),
         ],
     ),
     Scenario(

@@ -26,15 +26,16 @@ def cargo_target(name):
     return pathlib.Path(os.environ.get("BENCH_TARGET_DIR", BENCH / "target")) / name
 
 
-def driver():
-    return os.environ.get("BENCH_DRIVER") or str(cargo_target("driver") / "release" / "veche-bench-driver")
-
-
 def veche_binary():
     if "VECHE_BIN" in os.environ:
         return os.environ["VECHE_BIN"]
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     return str(target / "release" / "veche")
+
+
+def tester_binary():
+    """The program whose `veche bench` makes the load, the same for all servers."""
+    return os.environ.get("BENCH_TESTER") or veche_binary()
 
 
 def with_veche(binary, make):
@@ -145,7 +146,10 @@ def cpu_ns(pid):
 def veche():
     binary = veche_binary()
     config = BENCH / "veche.toml"
-    return Server("veche", 9701, [binary, "serve", "-c", config], binary)
+    server = Server("veche", 9701, [binary, "serve", "-c", config], binary)
+    server.publish = "tcp://127.0.0.1:9702"
+    server.to_all, server.to_one = '{"channel":"news","message":"{data}"}', '{"user":"somebody-{i}","message":"{data}"}'
+    return server
 
 
 def veche_guarded():
@@ -263,15 +267,14 @@ def _nginx(name, port, certificate=None, key=None):
 def uwebsockets_fanout():
     """`BINARY PORT`: who is on /fanout is subscribed to one topic, to which is published what comes on /control."""
     binary = os.environ.get("PEER_UWEBSOCKETS_FANOUT", "")
-    return Server("uwebsockets", 9712, [binary, "9712"], binary)
-
-
-def send_to_all():
-    """A yardstick: one send of a prepared frame for each subscriber."""
-    command = [driver(), "send-alone", "--address", "127.0.0.1:9753", "--control", "127.0.0.1:9754", "--all", "--size", "128"]
-    return Server("send alone", 9753, command, driver(), http=False)
+    server = Server("uwebsockets", 9712, [binary, "9712"], binary)
+    server.publish, server.to_all = "ws://127.0.0.1:9712/control", "{data}"
+    return server
 
 
 def send_alone():
-    command = [driver(), "send-alone", "--address", "127.0.0.1:9751", "--control", "127.0.0.1:9752"]
-    return Server("send alone", 9751, command, driver(), http=False)
+    """The yardstick of pushes and publications: one send of a frame for each delivery."""
+    binary = str(cargo_target("send-alone") / "release" / "veche-bench-send-alone")
+    server = Server("send alone", 9751, [binary, "127.0.0.1:9751", "127.0.0.1:9752"], binary, http=False)
+    server.publish, server.to_all, server.to_one = "tcp://127.0.0.1:9752", "* {data}", "{i} {data}"
+    return server

@@ -1,8 +1,10 @@
-"""The loads of the shootout by `veche bench`: each is one run against one started server, a dict with `value`.
+"""`veche bench`, the generator of all loads: its command line, its report, crowds that it holds, and the loads of the
+shootout, each one run against one started server: a dict with `value`.
 
-What the shootout knows of the tester's command line and of its report is here and nowhere else.
+What loads.py adds are the loads of bench/run.
 """
 
+import contextlib
 import json
 import pathlib
 import signal
@@ -10,7 +12,6 @@ import subprocess
 import time
 
 from harness import servers
-from harness.loads import LoadError
 
 SECONDS_MAX = 180
 # A server is at rest when it takes less than a hundredth of a core for so long.
@@ -19,12 +20,16 @@ REST_SHARE_MAX = 0.01
 REST_SECONDS_MAX = 20
 
 
+class LoadError(Exception):
+    """The load did not go as it must: failed connections, wrong answers, requests not kept alive."""
+
+
 class Unmeasured(LoadError):
     """Nothing went wrong, but there is no figure either: somebody else had the core all the time."""
 
 
 def version():
-    done = subprocess.run([servers.veche_binary(), "--version"], capture_output=True, text=True)
+    done = subprocess.run([servers.tester_binary(), "--version"], capture_output=True, text=True)
     return f"{done.stdout.strip()}, veche bench"
 
 
@@ -34,71 +39,93 @@ def payload(size, binary):
 
 
 def storm(server, connections, payload):
-    before = server.cpu_ns()
     # All at once: as many handshakes are open as the kernel's queue takes.
-    report = _bench(server, "storm", ["--connections", connections, "--opening", connections, "--timeout", "60s", *payload])
+    options = ["--connections", connections, "--opening", connections, "--timeout", "60s", *payload]
+    before = server.cpu_ns()
+    report = bench(server, "storm", server.echo_path, options)
     _wait_for_rest(server)
     value = (server.cpu_ns() - before) / connections
-    return _figures(report, value, per_second=connections / report["connections"]["all_open_s"])
+    return figures(report, value, per_second=connections / report["connections"]["all_open_s"])
 
 
 def echo(server, connections, payload, span):
-    report = _bench(server, "echo", ["--connections", connections, *payload, *_span(span)])
-    return _figures(report, _cpu_ns_per_message(report))
+    report = bench(server, "echo", server.echo_path, ["--connections", connections, *payload, *_span(span)])
+    return figures(report, cpu_ns_per_message(report))
 
 
 def rate(server, connections, payload, per_second, span):
     options = ["--connections", connections, *payload, "--rate", per_second, *_span(span)]
-    report = _bench(server, "echo", options)
+    report = bench(server, "echo", server.echo_path, options)
     # Who cannot keep up shows it in the percentile, unless answers do not come at all.
     if unanswered := report["messages"]["unanswered"]:
         raise LoadError(f"{unanswered} messages without an answer")
-    if "latency_us" not in report:
-        raise Unmeasured("no answer in the measured time")
-    return _figures(report, report["latency_us"]["p99"])
+    return figures(report, percentile_us(report, "p99"))
 
 
 def http(server, connections, span):
     options = ["--connections", connections, "--expect", server.http_body.decode(), *_span(span)]
-    report = _bench(server, "http", options)
-    return _figures(report, _cpu_ns_per_message(report))
+    report = bench(server, "http", server.http_path, options)
+    return figures(report, cpu_ns_per_message(report))
 
 
 def idle(server, connections):
     """Bytes of resident memory that a connection adds while it does nothing."""
+    return idle_memory(server, connections, server.echo_path)
+
+
+def idle_memory(server, connections, path, question="storm", options=()):
+    """The same for connections to a path; `question` and `options` are of the crowd."""
     # One before, so that what is set up once is not charged to the crowd.
-    _bench(server, "storm", ["--connections", 1])
+    with crowd(server, 1, path, question, options):
+        pass
     _wait_for_rest(server)
     before = server.memory_bytes()
-    options = ["--connections", connections, "--hold", f"{SECONDS_MAX}s", "--timeout", "60s"]
-    command = _command(server, "storm", options)
-    crowd = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        deadline = time.monotonic() + SECONDS_MAX / 2
-        while _established(server.port) < connections and crowd.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
+    with crowd(server, connections, path, question, options):
         _wait_for_rest(server)
         after = server.memory_bytes()
-        held = _established(server.port)
+    return {"before_bytes": before, "after_bytes": after, "value": (after - before) / connections}
+
+
+@contextlib.contextmanager
+def crowd(server, connections, path, question="storm", options=()):
+    """Connections that are open and stay open until the block ends.
+
+    With "storm" each has sent one message; another question is to last for SECONDS_MAX by its options.
+    """
+    options = options or ["--hold", f"{SECONDS_MAX}s", "--timeout", "60s"]
+    already = established(server.port)
+    command = _command(server, question, path, ["--connections", connections, *options])
+    holding = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + SECONDS_MAX / 2
+        while established(server.port) - already < connections and holding.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield
+        held = established(server.port) - already
     finally:
         # It lets go of the crowd and reports.
-        crowd.send_signal(signal.SIGINT)
+        holding.send_signal(signal.SIGINT)
         try:
-            out, said = crowd.communicate(timeout=60)
+            out, said = holding.communicate(timeout=60)
         except subprocess.TimeoutExpired:
-            crowd.kill()
-            out, said = crowd.communicate()
+            holding.kill()
+            out, said = holding.communicate()
     _report(out, said)
     if held < connections:
         raise LoadError(f"only {held} of {connections} idle connections stayed")
-    return {"value": (after - before) / connections}
 
 
-def _cpu_ns_per_message(report):
+def cpu_ns_per_message(report):
     # The tester leaves out what it could not measure.
     if "cpu_us_per_message" not in report["server"]:
         raise Unmeasured("no answer in the measured time")
     return report["server"]["cpu_us_per_message"] * 1e3
+
+
+def percentile_us(report, name):
+    if "latency_us" not in report:
+        raise Unmeasured("no answer in the measured time")
+    return report["latency_us"][name]
 
 
 def _wait_for_rest(server):
@@ -111,28 +138,44 @@ def _wait_for_rest(server):
     raise LoadError("does not come to rest")
 
 
-def _established(port):
+def established(port):
     """How many connections to a port of 127.0.0.1 are open, as the server's side of the kernel sees it."""
     ours = f"{port:04X}"
     rows = (line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:])
     return sum(row[3] == "01" and row[1].endswith(f":{ours}") for row in rows)
 
 
-def _figures(report, value, per_second=None):
-    bound = report["generator"]["bottleneck"]
-    return {"value": value, "per_second": per_second or report["messages"]["per_second"], "tester_bound": bound}
+def figures(report, value, per_second=None):
+    generator = report["generator"]
+    return {
+        "value": value,
+        "per_second": per_second or report["messages"]["per_second"],
+        "tester_bound": generator["bottleneck"],
+        "tester_idle": 1 - generator["cpu"],
+    }
 
 
-def _command(server, question, options):
-    scheme, path = ("http", server.http_path) if question == "http" else ("ws", server.echo_path)
-    url = f"{scheme}://127.0.0.1:{server.port}{path}"
-    command = [servers.veche_binary(), "bench", question, url, "--pid", server.pid, "--json", *options]
-    return ["taskset", "-c", servers.DRIVER_CORE, *map(str, command)]
-
-
-def _bench(server, question, options):
-    done = subprocess.run(_command(server, question, options), capture_output=True, text=True, timeout=SECONDS_MAX)
+def bench(server, question, path, options):
+    """The report of a run in which nothing went wrong."""
+    command = _command(server, question, path, options)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
     return _report(done.stdout, done.stderr)
+
+
+def beside(server, question, path, options, niceness):
+    """The same run beside another load, started and not waited for: call what this returns for its report."""
+    command = ["nice", "-n", str(niceness), *_command(server, question, path, options)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return lambda: _report(*running.communicate(timeout=SECONDS_MAX))
+
+
+def _command(server, question, path, options):
+    scheme = "http" if question == "http" else "ws"
+    sealed = getattr(server, "tls", False)
+    url = f"{scheme}{'s' if sealed else ''}://127.0.0.1:{server.port}{path}"
+    command = [servers.tester_binary(), "bench", question, url, "--pid", server.pid, "--json", *options]
+    command += ["--insecure"] if sealed else []
+    return ["taskset", "-c", servers.DRIVER_CORE, *map(str, command)]
 
 
 def _report(out, said):

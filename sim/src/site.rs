@@ -16,6 +16,7 @@ use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
 use veche_frontends::outbox::Keeping;
 use veche_frontends::publishing::Publishing;
+use veche_frontends::registry;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::static_files::{Encoding, File, Files, OpenError, Opened};
 use veche_frontends::{
@@ -90,19 +91,19 @@ pub(crate) fn shared(setup: &Setup, me: u16, workers: u16, seed: u64) -> Shared 
 }
 
 fn site(setup: &Setup) -> Site {
-    let mut public = vec![route(EMULATION, Handler::Centrifuge, Identity::None)];
+    let mut public = vec![route(EMULATION, protocol("centrifuge"), Identity::None)];
     for (carrier, _) in CARRIERS {
         let identity = Identity::Token(Arc::new(tokens()));
         let path = Decides::Nobody.path(carrier);
         public.extend([
-            route(&path, Handler::Centrifuge, identity),
+            route(&path, protocol("centrifuge"), identity),
             decided(Decides::BackEnd, carrier, by_back_end()),
             decided(Decides::App, carrier, by_app()),
         ]);
     }
     public.extend(CARRIERS.iter().map(|(_, path)| {
         let identity = Identity::Token(Arc::new(tokens()));
-        route(path, Handler::Centrifuge, identity)
+        route(path, protocol("centrifuge"), identity)
     }));
     public.extend(ROUTES.iter().map(|(promised, path, channels)| Route {
         channels: channels.iter().map(|name| (*name).to_owned()).collect(),
@@ -116,7 +117,7 @@ fn site(setup: &Setup) -> Site {
             Promised::All => Identity::Query("user".into()),
             _ => Identity::None,
         },
-        ..route(path, Handler::Push, Identity::None)
+        ..route(path, protocol("push"), Identity::None)
     }));
     let internal = [route("/api", Handler::Api, Identity::None)];
     let count = public.len();
@@ -143,6 +144,10 @@ fn site(setup: &Setup) -> Site {
         history_bytes_max: setup.history_bytes_max,
         history_answer_max: 10_000,
     }
+}
+
+fn protocol(name: &str) -> Handler {
+    registry::handler(name).expect("a registered protocol")
 }
 
 fn route(path: &str, handler: Handler, identity: Identity) -> Route {
@@ -172,7 +177,11 @@ fn route(path: &str, handler: Handler, identity: Identity) -> Route {
 fn decided(decides: Decides, carrier: Carrier, deciders: Deciders) -> Route {
     Route {
         deciders: Some(Arc::new(deciders)),
-        ..route(&decides.path(carrier), Handler::Centrifuge, Identity::None)
+        ..route(
+            &decides.path(carrier),
+            protocol("centrifuge"),
+            Identity::None,
+        )
     }
 }
 

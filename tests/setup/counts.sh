@@ -8,4 +8,5 @@ if [ "$(gungraun-runner --version 2> /dev/null)" = "gungraun-runner $version" ];
   exit 0
 fi
 echo "installing gungraun-runner $version"
-cargo install gungraun-runner --version "$version" --locked --quiet
+# Unoptimised: it waits for Valgrind and reads what that says.
+cargo install gungraun-runner --version "$version" --locked --quiet --debug

@@ -4,7 +4,7 @@ set -euo pipefail
 
 declare -A packages=(
   [run]="build-essential ca-certificates curl"
-  [test]="chromium haproxy libnginx-mod-stream libpam-modules libpam0g mariadb-server netcat-openbsd nginx-light nodejs npm php-cli procps prometheus python3 python3-venv redis-server util-linux valgrind"
+  [test]="chromium composer haproxy libnginx-mod-stream libpam-modules libpam0g mariadb-server netcat-openbsd nginx-light nodejs npm php-cli php-codesniffer php-curl php-psr-log phpunit procps prometheus python3 python3-venv redis-server util-linux valgrind"
   [full]="bsdextrautils dnsutils openssl procps slowhttptest testssl.sh"
   [bench]="apache2-utils luajit nginx-light nodejs openssl php-cli procps python3 redis-server util-linux wrk"
   [package]="binutils dpkg musl-tools"
@@ -13,7 +13,7 @@ declare -A packages=(
 # What stands for a package that came another way, such as a Node from its makers.
 declare -A command_of=(
   [build-essential]=cc [ca-certificates]=update-ca-certificates [curl]=curl [chromium]=chromium [nodejs]=node [npm]=npm
-  [php-cli]=php [procps]=ps [prometheus]=promtool [mariadb-server]=mariadbd [python3]=python3 [redis-server]=redis-server [util-linux]=taskset [binutils]=strip [dpkg]=dpkg-deb [musl-tools]=musl-gcc [apache2-utils]=ab [netcat-openbsd]=nc [nginx-light]=nginx [testssl.sh]=testssl [wrk]=wrk
+  [php-cli]=php [php-codesniffer]=phpcs [procps]=ps [prometheus]=promtool [mariadb-server]=mariadbd [python3]=python3 [redis-server]=redis-server [util-linux]=taskset [binutils]=strip [dpkg]=dpkg-deb [musl-tools]=musl-gcc [apache2-utils]=ab [netcat-openbsd]=nc [nginx-light]=nginx [testssl.sh]=testssl [wrk]=wrk
 )
 
 purpose=${1:-run}

@@ -13,7 +13,7 @@ use veche_logging::{Log, LogFormat, LogLevel, Rotation};
 use veche_terminal::{Problem, Problems, Report, shown};
 
 use super::acme::Acme;
-use super::directives::Section;
+use super::directives::{Directive, Section};
 use super::effective::Effective;
 use super::excerpt;
 use super::identity::KeySource;
@@ -252,14 +252,14 @@ fn settings(tables: &[Table], problems: &Problems<'_>) -> Vec<super::effective::
             Section::Route => table.value("handler"),
             _ => None,
         };
-        let concerns = move |handlers: &[&str]| match &handler {
-            Some(Value::Word(word)) => handlers.is_empty() || handlers.contains(word),
+        let concerns = move |directive: &&Directive| match &handler {
+            Some(Value::Word(word)) => directive.concerns(word),
             _ => true,
         };
         let rows = table
             .section
             .directives()
-            .filter(move |directive| concerns(directive.handlers));
+            .filter(concerns);
         rows.map(|directive| table.setting(directive, problems))
             .collect::<Vec<_>>()
     };

@@ -66,7 +66,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("\"auto\""),
         handlers: &[],
         change: Change::Restart,
-        doc: "Worker threads; each holds its share of the connections. `\"auto\"` is one for each core that the process may use.",
+        doc: "The number of worker threads; each has its share of the connections. `\"auto\"` is one per core available to the process.",
     },
     Directive {
         section: Section::Server,
@@ -78,7 +78,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("\"auto\""),
         handlers: &[],
         change: Change::Restart,
-        doc: "How workers wait for sockets. `\"io_uring\"` costs up to a fifth less for each message, or about the same, before Linux 6.12 up to a fifth more where much comes at once; it takes Linux 6.1 and a container that allows it, and the server does not start without. `\"auto\"` takes it from Linux 6.12 on where it is allowed, else epoll; a line of the log says which and why.",
+        doc: "How workers wait for sockets. `\"io_uring\"` costs up to a fifth less per message, or about the same, before Linux 6.12 up to a fifth more for bulk input; it needs Linux 6.1 and a container that permits it, and the server does not start without. `\"auto\"` uses it from Linux 6.12 on where permitted, else epoll; a line of the log has the choice and the reason.",
     },
     Directive {
         section: Section::Server,
@@ -90,7 +90,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("\"info\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "The least important lines that are still logged. `\"debug\"` has a line for each connection.",
+        doc: "The lowest level that is logged. `\"debug\"` has a line for each connection.",
     },
     Directive {
         section: Section::Server,
@@ -102,7 +102,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("\"text\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "`\"text\"` for people, `\"json\"`, an object a line, for collectors.",
+        doc: "`\"text\"` for people; `\"json\"`, one object per line, for collectors.",
     },
     Directive {
         section: Section::Server,
@@ -113,7 +113,7 @@ static SERVER: &[Directive] = &[
         default: Default::Unset("standard error"),
         handlers: &[],
         change: Change::Reload,
-        doc: "The file that the log is appended to, by both processes of the server. Its folder has to exist. On SIGUSR1 it is opened anew, so that another program may move it away.",
+        doc: "The file to append the log to, by both processes of the server. Its folder has to exist. SIGUSR1 reopens it, so that another program may move it away.",
     },
     Directive {
         section: Section::Server,
@@ -122,7 +122,7 @@ static SERVER: &[Directive] = &[
         default: Default::Unset("the file grows"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Before `log_file` would be larger than this it becomes `log_file.1`, which becomes `log_file.2`, and a new one is begun. The server's user has to be allowed to rename files in its folder.",
+        doc: "The size at which `log_file` is renamed to `log_file.1`, which becomes `log_file.2`, and a new one is begun. The server's user must be able to rename files in its folder.",
     },
     Directive {
         section: Section::Server,
@@ -153,7 +153,7 @@ static SERVER: &[Directive] = &[
         default: Default::Unset("whoever starts the server"),
         handlers: &[],
         change: Change::Restart,
-        doc: "Whom the server process belongs to, where the server is started as root: the supervisor binds ports and stays root, and what speaks with the network is nobody of importance. Without supplementary groups. That user has to be able to read scripts, pages, certificates and their keys, and to rename files in the folders of logs that are rotated; log files are given to it.",
+        doc: "The user of the server process, where the server is started as root: the supervisor binds ports and stays root, and the process that serves the network is unprivileged. Without supplementary groups. That user must be able to read scripts, pages, certificates and keys, and to rename files in the folders of rotated logs; log files are given to it.",
     },
     Directive {
         section: Section::Server,
@@ -173,7 +173,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("false"),
         handlers: &[],
         change: Change::Restart,
-        doc: "Locks the server process in (Landlock): it can read the folders of the files that are named here (scripts, pages, certificates, keys, this file's own) and what libraries need for names, zones and authorities, write to the folders of its logs, of ordered certificates, of `history.path`, `api.blocks` and `server.snapshots`, and run nothing. Newer kernels also keep it from binding TCP ports, from connecting to ports that are not named here (without scripts and `[acme]` only), and from sending signals outside; the log says at start what is enforced. A reload that names other folders or ports needs a restart. Refuses to start where the kernel can't do it.",
+        doc: "Confines the server process (Landlock): it can read the folders of the files named here (scripts, pages, certificates, keys, this file's own) and what libraries need for names, time zones and authorities, write to the folders of its logs, of ordered certificates, of `history.path`, `api.blocks` and `server.snapshots`, and execute nothing. Newer kernels also prevent it from binding TCP ports, from connecting to ports that are not named here (without scripts and `[acme]` only), and from sending signals outside; the log lists at the start what is enforced. A reload that names other folders or ports needs a restart. The server does not start where the kernel lacks support.",
     },
     Directive {
         section: Section::Server,
@@ -184,7 +184,7 @@ static SERVER: &[Directive] = &[
         default: Default::Unset("the folder of each script"),
         handlers: &[],
         change: Change::Restart,
-        doc: "The folder from which the paths of `table:save` and `table:load` begin, and the only one that `table:save` can write to where `sandbox` is on. Made if its own folder is there, for the server's user only.",
+        doc: "The folder in which relative paths of `table:save` and `table:load` begin, and the only one that `table:save` can write to if `sandbox` is on. Created if its parent exists, accessible to the server's user only.",
     },
 ];
 
@@ -198,7 +198,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Required,
         handlers: &[],
         change: Change::Restart,
-        doc: "IP address and port: `\"0.0.0.0:80\"` is every IPv4 address of the machine, `\"[::]:80\"` every IPv6 address. With port 0 the system picks a free port, which `veche status` shows.",
+        doc: "IP address and port: `\"0.0.0.0:80\"` is every IPv4 address of the machine, `\"[::]:80\"` every IPv6 address. With port 0 the system chooses a free port, which `veche status` shows.",
     },
     Directive {
         section: Section::Listen,
@@ -210,7 +210,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Toml("\"public\""),
         handlers: &[],
         change: Change::Restart,
-        doc: "Who is expected. `\"public\"`: clients, served by the routes. `\"internal\"`: the back end and the operator, with `/api/*`, `/health` and `/metrics` without a route; on other than loopback addresses it needs `api.keys`. `\"push\"`: the back end over plain TCP, one JSON object a line; it asks for no key, so keep it on loopback or on a network you trust.",
+        doc: "The kind of peers. `\"public\"`: clients, served by the routes. `\"internal\"`: back ends and operators, with `/api/*`, `/health` and `/metrics` without a route; on addresses other than loopback it needs `api.keys`. `\"push\"`: back ends over plain TCP, one JSON object per line; it has no key, so keep it on loopback or a trusted network.",
     },
     Directive {
         section: Section::Listen,
@@ -221,7 +221,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("known by its address"),
         handlers: &[],
         change: Change::Restart,
-        doc: "What routes and metrics call this listener. Unlike the other names of listeners, and unlike the roles.",
+        doc: "The name of this listener for routes and metrics. Unique among listeners, and different from the roles.",
     },
     Directive {
         section: Section::Listen,
@@ -230,7 +230,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("no TLS"),
         handlers: &[],
         change: Change::Reload,
-        doc: "TLS 1.2 and 1.3 on this listener: `https://` and `wss://`, or sealed push lines. Both files are PEM, `certificate` with the chain behind the server's own. `{ acme = [\"push.example.org\"] }` is a certificate for these names that the server gets and renews by itself, see `[acme]`. With a list of several, clients get the one for the name that they ask for: exactly, else by a wildcard, else the first. Files that change are read again by themselves; connections stay as they are.",
+        doc: "TLS 1.2 and 1.3 on this listener: `https://` and `wss://`, or encrypted push lines. Both files are PEM, `certificate` with the intermediate certificates. `{ acme = [\"push.example.org\"] }` is a certificate for these names that the server orders and renews itself, see `[acme]`. Of a list, clients get the certificate for the requested name: exact, else by a wildcard, else the first. Changed files are loaded automatically; existing connections are not affected.",
     },
     Directive {
         section: Section::Listen,
@@ -241,7 +241,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("clients show no certificates"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Certificates of the authorities that vouch for clients: clients have to show a certificate of theirs. Routes with `identity = \"mtls\"` take the user's name from it.",
+        doc: "CA certificates for client certificates: clients need a certificate signed by one of them. Routes with `identity = \"mtls\"` use it to determine the user.",
     },
     Directive {
         section: Section::Listen,
@@ -253,7 +253,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Toml("\"required\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "With `client_ca`: whether clients without a certificate are sent away. One that is shown has to be good either way.",
+        doc: "With `client_ca`: whether clients without a certificate are refused. An invalid certificate is refused in any case.",
     },
     Directive {
         section: Section::Listen,
@@ -262,7 +262,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("everybody"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Networks that may connect; all others are closed at once, before a byte of theirs is read. Behind `trusted_proxies` it is the client's address that counts, and the answer is 403; what a proxy asks for itself, such as its health checks, counts as its own.",
+        doc: "Networks that may connect; all others are closed at once, before any input is read. Behind `trusted_proxies` the client's address is checked instead, and the answer is 403; requests of a proxy itself, such as health checks, have the proxy's address.",
     },
     Directive {
         section: Section::Listen,
@@ -271,7 +271,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("nobody"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Networks that may not connect, though `allow` has them.",
+        doc: "Networks that may not connect even if `allow` includes them.",
     },
     Directive {
         section: Section::Listen,
@@ -280,7 +280,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("none"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Networks of the proxies and load balancers in front. What they say of the client's address is believed, and limits, `allow`, `deny`, applications and the log then mean the client. What others say is ignored, so anybody may send such headers. Where several proxies stand in a row, list all of them.",
+        doc: "Networks of the proxies and load balancers in front. Their headers determine the client's address, to which limits, `allow`, `deny`, applications and the log refer then. Headers of all others are ignored, so they cannot be forged. In a chain of proxies list all of them.",
     },
     Directive {
         section: Section::Listen,
@@ -289,7 +289,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Toml("false"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Every connection begins with a header of the PROXY protocol, version 1 or 2, before TLS and all else: what HAProxy calls `send-proxy` and `send-proxy-v2`, nginx `proxy_protocol on`, and the balancers of clouds the PROXY protocol. The client's address in it is then the connection's own. Only `trusted_proxies` may connect; others, and whoever sends no such header within `handshake_timeout`, are closed. `LOCAL` and `UNKNOWN`, as in health checks, leave the proxy's address. A header has at most 4 KiB of addresses and TLVs, and TLVs are not looked at.",
+        doc: "Every connection begins with a header of the PROXY protocol, version 1 or 2, before TLS: `send-proxy` and `send-proxy-v2` in HAProxy, `proxy_protocol on` in nginx. The client's address in it becomes the connection's. Only `trusted_proxies` may connect; others, and peers that send no such header within `handshake_timeout`, are closed. `LOCAL` and `UNKNOWN`, as in health checks, keep the proxy's address. A header has at most 4 KiB of addresses and TLVs, and TLVs are ignored.",
     },
     Directive {
         section: Section::Listen,
@@ -300,7 +300,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Toml("\"x-forwarded-for\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "Where trusted proxies write the client's address: `X-Forwarded-For`, `Forwarded` (RFC 7239), or a header of their own that has it alone, such as `\"header:CF-Connecting-IP\"`. Only this one is read: proxies pass on what they don't write themselves, as the client sent it. Of a list the last address counts that is no trusted proxy's.",
+        doc: "The header with the client's address from trusted proxies: `X-Forwarded-For`, `Forwarded` (RFC 7239), or one with nothing else in it, such as `\"header:CF-Connecting-IP\"`. Only this one is read: proxies pass on headers that they do not write, as the client sent them. Of a list the last address that is not a trusted proxy's is used.",
     },
     Directive {
         section: Section::Listen,
@@ -313,7 +313,7 @@ static LISTEN: &[Directive] = &[
         ),
         handlers: &[],
         change: Change::Reload,
-        doc: "The names that clients may have asked for in `Host`; others get 421. `\"*\"` is every name. A listener on a loopback address answers to `localhost`, to what is below it and to loopback addresses only, unless told otherwise here: a page of a foreign site whose name leads to 127.0.0.1 (DNS rebinding) must not reach it. Where a trusted proxy has nothing listed here, it may ask for any name.",
+        doc: "The accepted names in `Host`; others get 421. `\"*\"` is every name. A listener on a loopback address accepts `localhost`, names below it and loopback addresses by default: a page of another site whose name resolves to 127.0.0.1 (DNS rebinding) must not reach it. Without a list, a trusted proxy may request any name.",
     },
 ];
 
@@ -325,7 +325,7 @@ static API: &[Directive] = &[
         default: Default::Toml("[]"),
         handlers: &[],
         change: Change::Reload,
-        doc: "A request to the API carries one of these in `X-API-Key`, each written here, or as `{ file = \"FILE\" }`, which holds nothing else, or as `{ env = \"NAME\" }`, a variable of the environment that the server was started with; without it the answer is 401. Several, so that a key can be changed without a gap. With none, none is asked for, which only internal listeners on loopback may do. Never shown. Make one with `openssl rand -hex 32`.",
+        doc: "The API keys, one of which each request has in `X-API-Key`; otherwise the answer is 401. Written here, as `{ file = \"FILE\" }`, which contains nothing else, or as `{ env = \"NAME\" }`, a variable of the environment at the server's start. Several permit replacing one. Without any, none is required, which is allowed for internal listeners on loopback only. Never shown. Create one with `openssl rand -hex 32`.",
     },
     Directive {
         section: Section::Api,
@@ -334,11 +334,11 @@ static API: &[Directive] = &[
             expected: "the path of a file",
         },
         default: Default::Unset(
-            "what the API has blocked and revoked ends with the server process",
+            "blocked users and revoked tokens end with the server process",
         ),
         handlers: &[],
         change: Change::Restart,
-        doc: "The file in which it is written down which users and tokens `block_user`, `revoke_token` and `invalidate_user_tokens` keep out, so that a restart lets nobody in again. A line of JSON for each word, written before the call is answered. The server's user has to be allowed to make files in its folder: at a start it is read and made if there is none; what is over is taken out of it when the server has run for an hour and most of it is over, for a clock may be ahead until it has been set.",
+        doc: "The file that stores `block_user`, `revoke_token` and `invalidate_user_tokens`, so that they survive a restart. A line of JSON each, written before the call is answered. The server's user must be able to create files in its folder: at the start the file is read, or created if missing; expired entries are removed when the server has run for an hour and most of them have expired, since a clock may be ahead until it is set.",
     },
     Directive {
         section: Section::Api,
@@ -350,7 +350,7 @@ static API: &[Directive] = &[
         default: Default::Toml("\"refuse\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "What becomes of a call by HTTP with a field that it does not have. `\"refuse\"`: error 107, which names the nearest field. `\"accept\"`: the field means nothing, as to Centrifugo; for its older clients, and for those of its commercial edition.",
+        doc: "How to treat unknown fields of an HTTP call. `\"refuse\"`: error 107, which names the nearest field. `\"accept\"`: they are ignored, as by Centrifugo; for its older clients and those of its commercial edition.",
     },
     Directive {
         section: Section::Api,
@@ -359,7 +359,7 @@ static API: &[Directive] = &[
         default: Default::Toml("\"off\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "How much may be published with each key: `\"1000/s\"`, or `\"60000/m\"`, which lets more come at once. Every user and every channel that a command names counts as one. What is faster is refused: by HTTP with 429 and `Retry-After`, on `/api/socket` and on push lines with error 111, and nothing of it is done. All who show no key, as on push listeners, share one rate. A reload begins with full shares.",
+        doc: "The rate of publications with each key: `\"1000/s\"`, or `\"60000/m\"`, which permits larger bursts. Every user and channel that a command names counts as one. Faster ones are refused without any effect: by HTTP with 429 and `Retry-After`, on `/api/socket` and on push lines with error 111. All callers without a key, as on push listeners, share one rate. A reload resets the rates.",
     },
 ];
 
@@ -370,7 +370,7 @@ static ADMIN: &[Directive] = &[Directive {
     default: Default::Toml("[]"),
     handlers: &[],
     change: Change::Reload,
-    doc: "Who opens the page has to know one of these, each written as those of `[api]` are. They open nothing else, and the keys of `[api]` do not open the page. With none there is no page. Never shown. Make one with `openssl rand -hex 32`.",
+    doc: "The keys that open the page, each written as those of `[api]`. They open nothing else, and the keys of `[api]` do not open the page. Without any the page is disabled. Never shown. Create one with `openssl rand -hex 32`.",
 }];
 
 /// The methods, where a doc or an error lists them.

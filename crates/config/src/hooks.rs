@@ -64,7 +64,9 @@ impl Config {
     /// Returns all URLs that are asked, each with the kind of questions; one may come several times.
     pub fn hook_urls(&self) -> impl Iterator<Item = (Kind, &SecretUrl)> {
         let of_routes = self.routes.iter().filter_map(|route| match &route.handler {
-            Handler::Centrifuge { hooks, .. } => Some(hooks),
+            Handler::Session {
+                protocol, hooks, ..
+            } => protocol.takes("hooks").then_some(hooks),
             _ => None,
         });
         let of_kinds =

@@ -43,8 +43,7 @@ fn entry(page: &mut String, directive: &Directive) {
     let _ = writeln!(page, "- Default: {}.", default_of(directive));
     if !directive.handlers.is_empty() {
         let handlers: Vec<String> = directive
-            .handlers
-            .iter()
+            .handlers()
             .map(|handler| format!("`\"{handler}\"`"))
             .collect();
         let _ = writeln!(page, "- For handler: {}.", handlers.join(", "));

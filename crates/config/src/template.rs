@@ -429,10 +429,10 @@ mod tests {
     #[test]
     fn the_reference_lists_every_field() {
         let mut page = String::from(
-            "# Fields of the access log\n\nWhat `format` of `[access_log]` can name, each with `$` in front; as JSON \
-             the same without it. What there is none of is `-`, and left out of JSON. See [Operating](../guide/operate.md).\n\n\
-             This page is written by a test; `VECHE_BLESS=1 cargo test -p veche-config fields` writes it.\n\n\
-             | field | what it is |\n|---|---|\n",
+            "# Fields of the access log\n\n`format` of `[access_log]` can use these fields, each with a `$` before it; JSON \
+             has them without it. An absent value is `-`, and omitted from JSON. See [Operations](../guide/operate.md).\n\n\
+             A test generates this page; `VECHE_BLESS=1 cargo test -p veche-config fields` updates it.\n\n\
+             | field | meaning |\n|---|---|\n",
         );
         for Field { name, doc, .. } in FIELDS {
             page.push_str(&format!("| `${name}` | {doc} |\n"));

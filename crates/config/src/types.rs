@@ -14,6 +14,7 @@ use veche_frontends::access::{Access, Networks};
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::Pacing;
 use veche_frontends::rate::Rate;
+use veche_frontends::registry::Protocol;
 use veche_frontends::route::Headers;
 use veche_frontends::static_files::Encoding;
 use veche_hub::{Recovery, Told};
@@ -396,17 +397,18 @@ pub struct Route {
 /// Who answers on a route, with what only that handler knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handler {
-    /// The push gateway: clients listen, the back end speaks.
-    Push {
-        /// Where the user's name comes from.
-        identity: Identity,
-        /// Channels that clients may subscribe to.
+    /// Sessions of a client protocol.
+    Session {
+        /// Which.
+        protocol: &'static Protocol,
+        /// Its place in [`Config::apps`], if one decides on clients' commands.
+        app: Option<usize>,
+        /// Where the user's name comes from, if the protocol has users.
+        identity: Option<Identity>,
+        /// Channels that clients may subscribe to in their handshake.
         channels: Vec<ChannelPattern>,
-        /// The options of its connections.
-        websocket: WebSocket,
-    },
-    /// Sends every message back.
-    Echo {
+        /// The hooks that it has of its own.
+        hooks: RouteHooks,
         /// The options of its connections.
         websocket: WebSocket,
     },
@@ -431,38 +433,24 @@ pub enum Handler {
         /// The options of its connections.
         websocket: WebSocket,
     },
-    /// Clients of Centrifugo's protocol.
-    Centrifuge {
-        /// Its place in [`Config::apps`], if one decides on clients' commands.
-        app: Option<usize>,
-        /// Where the user's name comes from.
-        identity: Identity,
-        /// The hooks that it has of its own.
-        hooks: RouteHooks,
-        /// The options of its connections.
-        websocket: WebSocket,
-    },
 }
 
 impl Handler {
     /// Who clients are, where that is asked.
     pub fn identity(&self) -> Option<&Identity> {
         match self {
-            Self::Push { identity, .. }
-            | Self::Lua { identity, .. }
-            | Self::Centrifuge { identity, .. } => Some(identity),
-            Self::Echo { .. } | Self::Static { .. } | Self::Api { .. } => None,
+            Self::Session { identity, .. } => identity.as_ref(),
+            Self::Lua { identity, .. } => Some(identity),
+            Self::Static { .. } | Self::Api { .. } => None,
         }
     }
 
     /// The options of the WebSockets that this handler opens, if it opens any.
     pub fn websocket(&self) -> Option<&WebSocket> {
         match self {
-            Self::Push { websocket, .. }
-            | Self::Echo { websocket }
+            Self::Session { websocket, .. }
             | Self::Api { websocket }
-            | Self::Lua { websocket, .. }
-            | Self::Centrifuge { websocket, .. } => Some(websocket),
+            | Self::Lua { websocket, .. } => Some(websocket),
             Self::Static { .. } => None,
         }
     }

@@ -22,17 +22,19 @@ use crate::context::hooks::{QuestionId, Verdict};
 use crate::context::identity::{Certified, Finding};
 use crate::context::note::NoteLevel;
 use crate::context::relay::Relay;
-use crate::context::shared::Shared;
+use crate::context::shared::{Now, Shared};
 use crate::context::site::Role;
 use crate::context::stats::TurnedAway;
 use crate::context::step::{Block, Never, Step, Then};
 use crate::context::work;
-use crate::http::Http;
 use crate::http::reply::refuse_request;
+use crate::http::{Http, Opened};
 use crate::outbox::ANSWERS_BYTES_HIGH;
-use crate::sessions::app::dialing::Dialing;
+use crate::registry::{AnySession, Registry};
+use crate::sessions::app::dialing::{Dialed, Dialing};
 use crate::websocket::client::{Caller, Dial};
 use crate::websocket::{NotRenewed, Socket};
+pub use described::list_connections;
 
 /// Instead of a listener where we have dialed.
 const NO_LISTENER: u16 = u16::MAX;
@@ -69,13 +71,24 @@ const _: () = assert!(size_of::<Connection>() <= 136);
 
 /// What a connection speaks at the moment.
 enum Stage {
-    Http(Box<Http>),
+    Http(Box<Http<Registry>>),
     /// Ours to another server, before its 101.
     Dialing(Box<Dialing>),
-    Socket(Socket),
+    Socket(Socket<AnySession>),
     Lines(Box<Lines>),
     /// Nothing is read any more; the transport goes down in good order.
     Ending,
+}
+
+impl Stage {
+    fn opened(opened: Opened<AnySession>) -> Self {
+        Self::Socket(Socket::opened(opened))
+    }
+
+    fn dialed(dialed: Dialed, now: Now) -> Self {
+        let session = dialed.session.into();
+        Self::Socket(Socket::dialed(dialed.decoder, session, dialed.terms, now))
+    }
 }
 
 impl Connection {
@@ -232,8 +245,8 @@ impl Connection {
     ) {
         let goes_on = match &mut self.stage {
             Stage::Http(http) => match http.answered(id, ticket, answer, shared) {
-                Then::Become(socket) => {
-                    self.become_stage(id, Stage::Socket(socket), shared);
+                Then::Become(opened) => {
+                    self.become_stage(id, Stage::opened(opened), shared);
                     true
                 }
                 Then::GoOn => true,
@@ -262,13 +275,18 @@ impl Connection {
         self.go_on_from_http(id, then, shared);
     }
 
-    fn go_on_from_http(&mut self, id: ConnectionId, then: Then<Socket>, shared: &mut Shared) {
+    fn go_on_from_http(
+        &mut self,
+        id: ConnectionId,
+        then: Then<Opened<AnySession>>,
+        shared: &mut Shared,
+    ) {
         let then = match then {
-            Then::Become(socket) => {
-                self.become_stage(id, Stage::Socket(socket), shared);
+            Then::Become(opened) => {
+                self.become_stage(id, Stage::opened(opened), shared);
                 Then::GoOn
             }
-            then => then.map(Stage::Socket),
+            then => then.map(Stage::opened),
         };
         self.go_on(id, then, shared);
     }
@@ -393,7 +411,7 @@ impl Connection {
         let more = match &mut self.stage {
             // These stages stop between two requests or lines, so they hold no state to continue.
             Stage::Http(_) | Stage::Lines(_) if block == Block::Turn => Then::GoOn,
-            Stage::Http(http) => http.resume(id, shared).map(Stage::Socket),
+            Stage::Http(http) => http.resume(id, shared).map(Stage::opened),
             Stage::Socket(socket) => socket.resume(id, shared).map(stays),
             Stage::Lines(lines) => lines.resume(id, shared).map(stays),
             Stage::Dialing(_) => Then::GoOn,
@@ -437,7 +455,7 @@ impl Connection {
             self.drain(id, shared);
         }
         if let Stage::Socket(socket) = &mut self.stage
-            && socket.has_commands()
+            && socket.has_input()
             && !socket.is_closing()
         {
             // It has said something with its request.
@@ -610,8 +628,13 @@ impl Connection {
             }
             shared.work.charge(work::INPUT);
             let step: Step<Stage> = match &mut self.stage {
-                Stage::Http(http) => http.step(id, input, shared).map(Stage::Socket),
-                Stage::Dialing(dialing) => dialing.step(id, input, shared).map(Stage::Socket),
+                Stage::Http(http) => http.step(id, input, shared).map(Stage::opened),
+                Stage::Dialing(dialing) => {
+                    let now = shared.now;
+                    dialing
+                        .step(id, input, shared)
+                        .map(|dialed| Stage::dialed(dialed, now))
+                }
                 Stage::Socket(socket) => socket.step(id, input, shared).map(stays),
                 Stage::Lines(lines) => lines.step(id, input, shared).map(stays),
                 Stage::Ending => return bytes.len(),

@@ -4,7 +4,7 @@
 //! takes out what the outboxes hold, over sockets and in tests alike.
 //! Begin with [`connection`].
 //!
-//! The folders are layers, in the order of the declarations below. `tests/tidy.rs` of the server checks which files may
+//! The folders are layers, in the order of the declarations below; `connection` and `registry` stand above all. `tests/tidy.rs` of the server checks which files may
 //! import from which.
 
 #![forbid(unsafe_code)]
@@ -22,8 +22,10 @@ pub mod backend;
 
 pub mod connection;
 
+pub mod registry;
+
 pub use backend::{Direct, DirectCall, admin, command};
-pub use connection::Connection;
+pub use connection::{Connection, list_connections};
 pub use context::app::{AppAnswer, AppId, Apps};
 pub use context::census::Census;
 pub use context::close::Parting;
@@ -36,8 +38,8 @@ pub use context::site::{ApiKey, Limits, Listener, Role, Site};
 pub use context::stats::Stats;
 pub use context::step::Block;
 pub use context::{
-    access, app, blocks, close, guessing, hooks, identity, journal, origin, pace, publishing, rate,
-    route, shared, site, stats, work,
+    access, app, blocks, close, guessing, hooks, identity, journal, origin, pace, protocol,
+    publishing, rate, route, shared, site, stats, work,
 };
 pub use http::{static_files, upgrade};
 pub use outbox::{End, Outbox, Outboxes};

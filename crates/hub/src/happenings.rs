@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use crate::roster::Due;
-use crate::{ClientInfo, Engine, Event, Hub, Recovery};
+use crate::{ClientInfo, Engine, Event, Hub, PayloadKind, Recovery, USERS};
 
 /// So many wait to be taken; what comes beyond that is counted as lost.
 const HAPPENINGS_MAX: usize = 65_536;
@@ -54,6 +54,50 @@ pub enum What {
     Left(Arc<ClientInfo>),
     /// Somebody wants the latest publication of a channel that keeps it, and there is none.
     Empty,
+}
+
+/// What an event is about, in the words in which back ends and applications are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About<'e> {
+    /// The event's name.
+    pub kind: &'static str,
+    /// The channel, unless it is a user's own.
+    pub channel: Option<&'e str>,
+    /// The user.
+    pub user: Option<&'e str>,
+    /// The client's id.
+    pub client: Option<&'e str>,
+    /// What is known of the connection, as JSON.
+    pub info: Option<&'e [u8]>,
+}
+
+impl Happening {
+    /// Returns what it is about.
+    #[must_use]
+    pub fn about(&self) -> About<'_> {
+        let channel = &*self.channel;
+        // A user's channel stands for the user.
+        let user = channel.strip_prefix(USERS);
+        let (kind, client): (_, Option<&ClientInfo>) = match &self.what {
+            What::Occupied if user.is_some() => ("online", None),
+            What::Vacated if user.is_some() => ("offline", None),
+            What::Occupied => ("occupied", None),
+            What::Vacated => ("vacated", None),
+            What::Joined(client) => ("joined", Some(client)),
+            What::Left(client) => ("left", Some(client)),
+            What::Empty => ("empty", None),
+        };
+        let info = client.and_then(|client| client.conn_info.as_ref());
+        About {
+            kind,
+            channel: user.is_none().then_some(channel),
+            user: user.or_else(|| client.map(|client| &*client.user)),
+            client: client.map(|client| &*client.client),
+            info: info
+                .filter(|info| info.kind == PayloadKind::Json)
+                .map(|info| &*info.bytes),
+        }
+    }
 }
 
 /// See the module's text.

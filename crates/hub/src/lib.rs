@@ -45,13 +45,10 @@ mod channel;
 mod connected;
 pub mod engine;
 mod few;
-mod glob;
 mod happenings;
 mod history;
 mod holds;
 mod hub;
-mod id;
-mod instruction;
 mod lines;
 mod listing;
 mod log;
@@ -87,15 +84,10 @@ mod user;
 mod wildcard;
 
 pub use audience::{Audience, Entry};
-pub use connected::{CONNECTED_MAX, Connected, Connections};
 pub use engine::Engine;
-pub use glob::{Glob, GlobError};
-pub use happenings::{Happening, Told, What};
+pub use happenings::{About, Happening, Told, What};
 pub use history::{HistoryError, Joined};
 pub use hub::{Counts, Hub, Outcome};
-pub use id::Ticket;
-pub use instruction::{Deed, Instruction, Subscribe};
-pub use listing::{LISTED_MAX, Listing};
 pub use log::{Append, Batch, Restored, SETTLED_MS};
 pub use mail::{Class, Mail, Registration};
 pub use membership::SubscribeError;
@@ -113,9 +105,12 @@ pub use payload::{Delivery, ENCODINGS_MAX, Encodings, Event, Format, Publication
 pub use presence::{MEMBERS_MAX, PresenceError, PresenceStats};
 pub use publish::{NoCredit, Published};
 pub use question::Question;
-pub use settling::{Caller, Instructed};
+pub use settling::Instructed;
 pub use stream::{RECOVERED_MAX, Recovered};
-pub use user::UserStatus;
+pub use veche_nodes::{
+    CONNECTED_MAX, Caller, Connected, Connections, Deed, Glob, GlobError, Instruction, LISTED_MAX,
+    Listing, Subscribe, Ticket, UserStatus,
+};
 pub use veche_types::{
     BadPosition, ClientInfo, ConnectionId, Epoch, Info, Now, Payload, PayloadKind, PayloadRef,
     Position, PublishOptions, Since, SubscribeOptions, Version, WorkerId,

@@ -2,30 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Answer, ConnectionId, Engine, Glob, Hub, Mail, Outlet, Ticket, WorkerId};
-
-/// The most channels that are listed at once.
-pub const LISTED_MAX: usize = 10_000;
-
-/// Channels with subscribers, and how many each has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
-    channels: Vec<(Arc<str>, u32)>,
-    is_too_long: bool,
-}
-
-impl Listing {
-    /// Those of another worker as well.
-    pub fn add(&mut self, more: Self) {
-        self.channels.extend(more.channels);
-        self.is_too_long |= more.is_too_long || self.channels.len() > LISTED_MAX;
-    }
-
-    /// All of them, in no order; `None` if there are more than [`LISTED_MAX`].
-    pub fn channels(&self) -> Option<&[(Arc<str>, u32)]> {
-        (!self.is_too_long).then_some(&self.channels)
-    }
-}
+use crate::{Answer, ConnectionId, Engine, Glob, Hub, Listing, Mail, Outlet, Ticket, WorkerId};
 
 impl<E: Engine> Hub<E> {
     /// Lists channels with subscribers whose names fit a pattern. Returns those with their home here, and how many
@@ -73,11 +50,9 @@ impl<E: Engine> Hub<E> {
             if !is_listed || clients == 0 {
                 continue;
             }
-            if listing.channels.len() == LISTED_MAX {
-                listing.is_too_long = true;
+            if !listing.push(Arc::clone(&channel.name), clients) {
                 break;
             }
-            listing.channels.push((Arc::clone(&channel.name), clients));
         }
         listing
     }

@@ -8,18 +8,7 @@
 use std::sync::Arc;
 
 use crate::publish::Origin;
-use crate::{Answer, ConnectionId, Deed, Engine, Hub, Instruction, Mail, Outlet, Ticket, WorkerId};
-
-/// A back end's call that waits until an instruction is carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller {
-    /// The worker of its connection.
-    pub worker: WorkerId,
-    /// Its connection.
-    pub session: ConnectionId,
-    /// Which of its calls.
-    pub ticket: Ticket,
-}
+use crate::{Answer, Caller, Deed, Engine, Hub, Instruction, Mail, Outlet, WorkerId};
 
 /// What the user's home says of an instruction that it has passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

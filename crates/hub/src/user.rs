@@ -8,20 +8,11 @@ use foldhash::quality::RandomState;
 use crate::subscription::NONE;
 use crate::{
     Caller, ChannelName, ConnectionId, Engine, Hub, Instructed, Instruction, Mail, NameError,
-    Outcome, Outlet, Ticket,
+    Outcome, Outlet, Ticket, UserStatus,
 };
 
 /// Of so many users who have gone it is known when, on each worker; then the longest gone are forgotten.
 const GONE_MAX: usize = 100_000;
-
-/// Whether a user is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UserStatus {
-    /// His connections on all workers.
-    pub connections: u32,
-    /// When the last of them went, in milliseconds since 1970, if none is there and that is still known.
-    pub last_seen_ms: Option<u64>,
-}
 
 /// When users went who are not there, by the names of their channels.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Keys that tokens are checked with: a shared secret, public keys in PEM, or a set that an issuer publishes.
+//! Keys for checking tokens: a shared secret, public keys in PEM, or a set that an issuer publishes.
 //!
 //! Each is read and judged once; a key that could not be used safely is refused here and not when a token comes.
 

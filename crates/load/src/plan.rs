@@ -80,6 +80,8 @@ pub struct TlsPlan {
     pub insecure: bool,
     /// Against the certificates of this PEM file instead of the system's.
     pub ca: Option<PathBuf>,
+    /// No connection resumes the session of an earlier one.
+    pub full_handshakes: bool,
 }
 
 impl Plan {

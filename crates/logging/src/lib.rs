@@ -11,6 +11,7 @@
 
 mod file;
 mod panics;
+mod seldom;
 mod settings;
 mod short;
 mod sink;
@@ -31,6 +32,7 @@ use veche_files::Owner;
 
 use self::file::LogFile;
 pub use self::file::{MODE as FILE_MODE, standard};
+pub use self::seldom::Seldom;
 pub use self::settings::{Log, LogFormat, LogLevel, Rotation};
 use self::sink::{Lines, Sink};
 

@@ -165,7 +165,7 @@ fn sources() -> Vec<String> {
         "frontends/src",
         "types/src",
         "proto/src",
-        "server/src/apps",
+        "apps/src",
         "server/src/worker",
         "worker/src",
     ]

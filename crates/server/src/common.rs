@@ -14,6 +14,8 @@ use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_outbound::Outbound;
 use veche_proto::websocket::ContextBudget;
+use veche_supervisor::Restarts;
+use veche_supervisor::pulse::Pulse;
 use veche_tls::Trusts;
 
 use crate::access_log::Access;
@@ -27,8 +29,6 @@ use crate::history::Keeper;
 use crate::hooks::Hooks;
 use crate::identity::Identities;
 use crate::memory::Memory;
-use crate::process::Restarts;
-use crate::pulse::Pulse;
 use crate::sealing::Sealing;
 use crate::slow::Board;
 use crate::users::Users;

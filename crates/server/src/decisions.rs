@@ -15,11 +15,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rustix::net::RecvFlags;
-use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
-use veche_frontends::Decision;
-
 use veche_config::unix_now_ms;
+use veche_frontends::Decision;
+use veche_supervisor::message::DecisionFilter;
 
 /// Most watchers at once: each has a thread.
 const WATCHERS_MAX: usize = 4;
@@ -30,24 +29,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What the lines are called in the log.
 const TARGET: &str = "veche::decision";
 
-/// The decisions that a watcher wants; without names, all of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Wanted {
-    /// Only decisions about this user.
-    #[serde(default)]
-    pub(crate) user: Option<String>,
-    /// Only decisions about this channel.
-    #[serde(default)]
-    pub(crate) channel: Option<String>,
-}
-
-impl Wanted {
-    fn has(&self, decision: &Decision<'_>) -> bool {
-        let is = |wanted: &Option<String>, found: &str| {
-            wanted.as_ref().is_none_or(|wanted| wanted == found)
-        };
-        is(&self.user, decision.user) && is(&self.channel, decision.channel)
-    }
+/// Returns whether a watcher wants a decision.
+fn wants(filter: &DecisionFilter, decision: &Decision<'_>) -> bool {
+    let is =
+        |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
+    is(&filter.user, decision.user) && is(&filter.channel, decision.channel)
 }
 
 /// See the module's text.
@@ -58,7 +44,7 @@ pub(crate) struct Decisions {
 }
 
 struct Watcher {
-    wanted: Wanted,
+    wanted: DecisionFilter,
     lines: SyncSender<String>,
     dropped: u64,
 }
@@ -84,12 +70,12 @@ impl Decisions {
             return;
         }
         let mut watchers = self.watchers.lock();
-        watchers.retain_mut(|watcher| !watcher.wanted.has(decision) || watcher.take(decision));
+        watchers.retain_mut(|watcher| !wants(&watcher.wanted, decision) || watcher.take(decision));
         self.is_watched.store(!watchers.is_empty(), Relaxed);
     }
 
     /// Adds a watcher, which writes from now on; returns at once. Beyond the limit the descriptor is closed.
-    pub(crate) fn begin(&self, wanted: Wanted, to: OwnedFd) {
+    pub(crate) fn begin(&self, wanted: DecisionFilter, to: OwnedFd) {
         let (lines, waiting) = sync_channel(LINES_MAX);
         let mut watchers = self.watchers.lock();
         watchers.retain(|watcher| !watcher.is_gone());

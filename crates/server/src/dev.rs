@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::json;
+use veche_apps::Notices;
 use veche_config::{Config, Handler, StaticRoot};
+use veche_supervisor::message::PROCESS_REFUSED;
 
 use crate::process::now;
 
@@ -27,9 +29,6 @@ pub(crate) const PAGES_PATH: &str = "/_veche/*";
 pub(crate) const PAGES_ROOT: &str = "builtin:dev";
 /// What is added to HTML.
 pub(crate) const TAG: &[u8] = b"\n<script type=\"module\" src=\"/_veche/dev.js\"></script>\n";
-
-/// Before what a server process refuses a reload with.
-pub(crate) const PROCESS_REFUSED: &str = "the server process refused it: ";
 
 /// A page that is loading has so long to listen.
 const KEPT: Duration = Duration::from_secs(3);
@@ -108,16 +107,6 @@ impl Dev {
         }
     }
 
-    /// What is to be published, each notice as JSON.
-    pub(crate) fn due(&self) -> Vec<String> {
-        let mut board = self.board.lock();
-        let now = now();
-        board.recent.retain(|(at, _)| now - *at < KEPT);
-        let recent = board.recent.iter().map(|(_, notice)| notice);
-        let standing = board.refused.iter().chain(&board.warnings);
-        recent.chain(standing).cloned().collect()
-    }
-
     fn keep(&self, board: &mut Board, kind: &str, title: &str, text: &str) {
         let notice = self.notice(board, kind, title, text);
         if board.recent.len() == NOTICES_MAX {
@@ -131,6 +120,22 @@ impl Dev {
         let text = &text[..text.floor_char_boundary(TEXT_BYTES_MAX)];
         let id = format!("{}-{}", self.run, board.last);
         json!({"id": id, "kind": kind, "title": title, "text": text}).to_string()
+    }
+}
+
+impl Notices for Dev {
+    fn channel(&self) -> &'static str {
+        CHANNEL
+    }
+
+    /// Each notice is JSON.
+    fn due(&self) -> Vec<String> {
+        let mut board = self.board.lock();
+        let now = now();
+        board.recent.retain(|(at, _)| now - *at < KEPT);
+        let recent = board.recent.iter().map(|(_, notice)| notice);
+        let standing = board.refused.iter().chain(&board.warnings);
+        recent.chain(standing).cloned().collect()
     }
 }
 

@@ -18,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use veche_store::Store;
 use veche_store::table::{Row, Scan, ScanOptions, Table};
+use veche_supervisor::message::DumpRequest;
 
 /// Most dumps at once: who reads slowly holds a thread.
 const DUMPS_MAX: usize = 4;
@@ -33,22 +34,6 @@ const END_BYTES_MAX: u64 = 64 << 10;
 const NICE: i32 = 10;
 /// Most names that an error lists.
 const NAMES_SHOWN_MAX: usize = 20;
-
-/// What is to be written.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Wanted {
-    /// Of this table.
-    pub(crate) table: String,
-    /// As CSV; as NDJSON otherwise.
-    #[serde(default)]
-    pub(crate) csv: bool,
-    /// In the order of this index; of the key otherwise.
-    #[serde(default)]
-    pub(crate) index: Option<String>,
-    /// At most so many rows.
-    #[serde(default)]
-    pub(crate) limit: Option<u64>,
-}
 
 /// How it ended.
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,7 +51,7 @@ pub(crate) struct Dumps(Arc<AtomicUsize>);
 
 impl Dumps {
     /// Begins to write what is wanted, and returns at once.
-    pub(crate) fn begin(&self, store: &Arc<Store>, wanted: Wanted, to: OwnedFd) {
+    pub(crate) fn begin(&self, store: &Arc<Store>, wanted: DumpRequest, to: OwnedFd) {
         let place = Place(Arc::clone(&self.0));
         if self.0.fetch_add(1, Ordering::Relaxed) >= DUMPS_MAX {
             let why = format!("{DUMPS_MAX} dumps are going on: wait for one of them to end");
@@ -117,7 +102,7 @@ enum Stop {
     Error(String),
 }
 
-fn write(store: &Store, wanted: &Wanted, mut to: File) {
+fn write(store: &Store, wanted: &DumpRequest, mut to: File) {
     let mut rows = 0;
     let error = match write_rows(store, wanted, &mut to, &mut rows) {
         Ok(()) => None,
@@ -130,7 +115,7 @@ fn write(store: &Store, wanted: &Wanted, mut to: File) {
 
 fn write_rows(
     store: &Store,
-    wanted: &Wanted,
+    wanted: &DumpRequest,
     to: &mut impl Write,
     rows: &mut u64,
 ) -> Result<(), Stop> {
@@ -167,7 +152,7 @@ fn write_rows(
 }
 
 /// The table, and where to begin.
-fn find(store: &Store, wanted: &Wanted) -> Result<(Arc<Table>, Scan), String> {
+fn find(store: &Store, wanted: &DumpRequest) -> Result<(Arc<Table>, Scan), String> {
     let Ok(table) = store.table(&wanted.table, None) else {
         let tables = store.tables();
         let names = tables.iter().map(|table| table.name());

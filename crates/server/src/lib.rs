@@ -1,6 +1,6 @@
 //! `veche`: the realtime application server.
 //!
-//! One binary, which is [`main`] and nothing else; two kinds of processes: `veche serve` is the [`supervisor`], which
+//! One binary, which is [`main`] and nothing else; two kinds of processes: `veche serve` is the supervisor ([`veche_supervisor`]), which
 //! starts this same binary as the server [`process`], in which [`server`] brings up a [`worker`] per core. Where PAM judges
 //! passwords there is a third: its helpers ([`veche_pam::helper`]), which the server process starts. The other commands
 //! are short-lived ([`cli`]). ARCHITECTURE.md has the map.
@@ -12,7 +12,6 @@ use std::process::ExitCode;
 mod access_log;
 mod acme;
 mod addresses;
-mod apps;
 mod asking;
 mod back_end;
 mod blocks;
@@ -39,7 +38,6 @@ mod identity;
 mod memory;
 mod metrics;
 mod process;
-mod pulse;
 mod sandbox;
 mod sealing;
 mod server;
@@ -47,20 +45,16 @@ mod site;
 mod slow;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod stage;
-mod supervisor;
 mod testing;
 mod users;
 mod worker;
-
-/// The argument with which the supervisor starts the server process; nobody else has a use for it.
-const SERVER_PROCESS: &str = "server-process";
 
 /// The program: what its arguments ask for.
 #[must_use]
 pub fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
-        Some(argument) if argument == SERVER_PROCESS => {
-            process::run(process::link::Link::from_stdin(), server::start)
+        Some(argument) if argument == veche_supervisor::SERVER_PROCESS => {
+            veche_supervisor::process::run(process::ServerProcess::default())
         }
         Some(argument) if argument == veche_pam::helper::ARGUMENT => veche_pam::helper::run(),
         _ => cli::main(),

@@ -144,7 +144,7 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     }),
     (
         "veche_accepts_stalled",
-        "Times accepting had to wait: at the cap, or out of descriptors",
+        "Times that accepting paused: at the limit of connections, or out of descriptors",
         |s| &s.accepts_stalled,
     ),
     (
@@ -152,35 +152,35 @@ const COUNTERS: &[(&str, &str, Read)] = &[
         "Bytes received from connections",
         |s| &s.bytes_received,
     ),
-    ("veche_sent_bytes", "Bytes handed to connections", |s| {
+    ("veche_sent_bytes", "Bytes sent to connections", |s| {
         &s.bytes_sent
     }),
-    ("veche_pushes", "Commands of back ends carried out", |s| {
+    ("veche_pushes", "Commands of back ends executed", |s| {
         &s.pushes
     }),
     (
         "veche_pushes_refused",
-        "Commands of back ends refused as bad",
+        "Invalid commands of back ends",
         |s| &s.pushes_refused,
     ),
     (
         "veche_push_fan_out",
-        "Connections to which publications ordered here were handed",
+        "Connections that publications ordered here were delivered to",
         |s| &s.fanned_out,
     ),
     (
         "veche_paced",
-        "Times that a client was not read from because it spoke too fast",
+        "Times that a client over its rate was not read from",
         |s| &s.paced,
     ),
     (
         "veche_messages_dropped",
-        "Messages of clients, and commands of messages, that came too fast and were dropped",
+        "Messages of clients, and commands in messages, dropped because they exceeded the rate",
         |s| &s.messages_dropped,
     ),
     (
         "veche_outpaced",
-        "Connections closed for speaking too fast",
+        "Connections closed because they exceeded the rate",
         |s| &s.outpaced,
     ),
     (
@@ -190,47 +190,47 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_history_evicted",
-        "Publications that channels forgot before their time, for lack of room",
+        "Publications evicted from history before they expired",
         |s| &s.history_evicted,
     ),
     (
         "veche_joins_untold",
-        "Joins and leaves of which subscribers were not told, for lack of room",
+        "Joins and leaves not sent to subscribers because a queue was full",
         |s| &s.joins_untold,
     ),
     (
         "veche_silent_closed",
-        "Connections closed because nothing was heard of them",
+        "Connections closed because they were silent",
         |s| &s.silent_closed,
     ),
     (
         "veche_protocol_errors",
-        "Connections closed for breaking a protocol",
+        "Connections closed because of a protocol violation",
         |s| &s.protocol_errors,
     ),
     (
         "veche_tokens_expired",
-        "Connections closed because their token held no more",
+        "Connections closed because their token expired",
         |s| &s.tokens_expired,
     ),
     (
         "veche_tokens_renewed",
-        "Tokens that took the place of older ones of open connections",
+        "Tokens renewed on open connections",
         |s| &s.tokens_renewed,
     ),
     (
         "veche_app_errors",
-        "Errors of applications: handlers that failed or were stopped, code that did not load",
+        "Errors of applications: failed or stopped handlers, code that did not load",
         |s| &s.app_errors,
     ),
     (
         "veche_service_restarts",
-        "Times an instance of a service began again after it was over",
+        "Restarts of instances of services",
         |s| &s.service_restarts,
     ),
     (
         "veche_mailbox_credits_refused",
-        "Times work waited for a credit of a mailbox",
+        "Times that work waited for a mailbox credit",
         |s| &s.credits_refused,
     ),
 ];
@@ -255,27 +255,27 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_history_channels",
-        "Channels that remember, with their home on this worker",
+        "Channels with history whose home is this worker",
         |s| &s.streams,
     ),
     (
         "veche_history_bytes",
-        "Bytes of what they remember, positions without publications included; limits.history_bytes bounds the rest of all workers",
+        "Bytes of history, including positions without publications; limits.history_bytes limits the stored publications of all workers",
         |s| &s.history_bytes,
     ),
     (
         "veche_history_pending",
-        "Publications that wait, with what is behind them, until they are on disk",
+        "Publications, and what follows them in their channels, that wait for the disk",
         |s| &s.history_pending,
     ),
     (
         "veche_app_clients",
-        "Open connections of applications to other WebSocket servers",
+        "Open outgoing WebSocket connections of applications",
         |s| &s.clients,
     ),
     (
         "veche_app_coroutines",
-        "Coroutines of applications that wait",
+        "Waiting coroutines of applications",
         |s| &s.app_coroutines,
     ),
     (
@@ -285,12 +285,12 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_services_running",
-        "Instances of services that run",
+        "Running instances of services",
         |s| &s.services_running,
     ),
     (
         "veche_mailbox_depth",
-        "Mail taken in the worker's last turn",
+        "Messages of other workers taken in the last turn",
         |s| &s.mailbox_depth,
     ),
 ];
@@ -320,19 +320,19 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
     }),
     (
         "veche_tls_handshakes",
-        "TLS handshakes of clients that succeeded",
+        "Successful TLS handshakes of clients",
         "outcome",
         |s| ["full", "resumed"].into_iter().zip(&s.seals).collect(),
     ),
     (
         "veche_tls_versions",
-        "TLS handshakes of clients that succeeded",
+        "Successful TLS handshakes of clients",
         "version",
         |s| ["1.2", "1.3"].into_iter().zip(&s.seal_versions).collect(),
     ),
     (
         "veche_tls_handshake_failures",
-        "TLS handshakes of clients that failed",
+        "Failed TLS handshakes of clients",
         "reason",
         |s| {
             let cell = |(why, label)| (label, &s.seal_failures[why as usize]);
@@ -341,7 +341,7 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
     ),
     (
         "veche_turned_away",
-        "Connections and requests that were turned away",
+        "Refused connections and requests",
         "reason",
         |s| {
             let cell = |(why, label)| (label, &s.turned_away[why as usize]);
@@ -350,7 +350,7 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
     ),
     (
         "veche_wrong_keys",
-        "Wrong API keys, by what they were shown for: the API of back ends, or the admin page",
+        "Wrong API keys, by their use: the API of back ends, or the admin page",
         "lock",
         |s| {
             let cell = |(lock, label)| (label, &s.wrong_keys[lock as usize]);
@@ -359,7 +359,7 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
     ),
     (
         "veche_pushes_turned_away",
-        "Commands of back ends that were good but too fast, or too much for memory_limit",
+        "Valid commands of back ends refused because of publish_rate or memory_limit",
         "reason",
         |s| {
             ["rate", "memory"]
@@ -370,7 +370,7 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
     ),
     (
         "veche_recoveries",
-        "Clients that came back to a channel that remembers: with all that they had missed, or told that it is not there",
+        "Recoveries of subscriptions: with all missed publications, or not recovered",
         "outcome",
         |s| {
             ["recovered", "lost"]
@@ -381,7 +381,7 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
     ),
     (
         "veche_publications_dropped",
-        "Publications that clients did not get because they read too slowly",
+        "Publications not delivered to slow clients",
         "outbox_full",
         |s| {
             ["drop_oldest", "latest", "miss"]
@@ -392,7 +392,7 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
     ),
     (
         "veche_tokens_refused",
-        "Tokens that did not hold, at handshakes and renewals",
+        "Invalid tokens, at handshakes and renewals",
         "reason",
         |s| {
             let reasons = Refusal::ALL.iter().zip(&s.tokens_refused);
@@ -458,7 +458,7 @@ impl Workers {
         for (name, help, bytes) in [
             (
                 "veche_memory_bytes",
-                "Resident memory of the process without pages of files",
+                "Resident memory of the process without file pages",
                 memory.used(),
             ),
             (
@@ -544,10 +544,10 @@ mod tests {
         let (_, report) = report_on(1, store);
         let text = report.metrics();
         let mut page = String::from(
-            "# Metrics\n\nWhat `GET /metrics` on an internal listener says, in the OpenMetrics format that Prometheus \
-             reads; each line once for each `worker`, for each `client` of scripts, or for each `table` of theirs. Counters end in `_total`.\n\nThis page is written by a test from \
-             a scrape; `VECHE_BLESS=1 cargo test -p veche reference` writes it anew.\n\n| metric | kind | labels | what \
-             it counts |\n|---|---|---|---|\n",
+            "# Metrics\n\n`GET /metrics` on an internal listener returns these metrics for Prometheus, one line per \
+             `worker`, per `client` of scripts, or per `table` of scripts. Counters end in `_total`.\n\nA test generates this page from \
+             a scrape; `VECHE_BLESS=1 cargo test -p veche reference` updates it.\n\n| metric | kind | labels | \
+             meaning |\n|---|---|---|---|\n",
         );
         let after = |prefix: &str, name: &str| {
             let start = format!("# {prefix} {name} ");

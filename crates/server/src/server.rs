@@ -8,27 +8,29 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
+use veche_apps::{self as apps, Here, Library, Wake};
 use veche_config::{Config, ConnectionCap, MemoryLimit, unix_now_ms};
 use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
 use veche_hub::{Hub, Now, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::Driver;
+use veche_script::LoadRun;
+use veche_supervisor::message::{DecisionFilter, DumpRequest};
+use veche_supervisor::process::{DrainReason, ServerControl, Start, deal};
+use veche_supervisor::pulse::{Stuck, Watch};
 use veche_terminal::as_ms;
 
 use crate::access_log::Access;
-use crate::apps::{self, Here, Library, Wake};
 use crate::back_end::{BackEnd, Sockets};
 use crate::blocks::Blocks;
 use crate::common::Common;
-use crate::decisions;
 use crate::dev::Dev;
-use crate::dump::{Dumps, Wanted};
+use crate::dump::Dumps;
 use crate::files::DiskFiles;
 use crate::history::Keeper;
 use crate::memory;
 use crate::metrics::Report;
-use crate::process::{self, ServerControl, Start};
-use crate::pulse::{Stuck, Watch};
+use crate::process;
 use crate::sealing::Doors;
 use crate::site;
 use crate::worker::{Letter, Worker};
@@ -43,7 +45,7 @@ const EXPIRED_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_mil
 const CONTEXTS_PART: u64 = 4;
 
 /// The running server, as the control thread holds it.
-struct Server {
+pub(crate) struct Server {
     /// The control thread's end of the mesh.
     mailbox: Mutex<Mailbox<Letter>>,
     workers: usize,
@@ -58,12 +60,17 @@ struct Server {
 /// Address space for a worker's stack: scripts may nest what runs in C.
 pub(crate) const WORKER_STACK_BYTES: usize = 16 << 20;
 
-/// Brings all workers up; returns when they accept.
-pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
+/// Brings all workers up; returns when they accept. `boot` says which start of the machine this is, and services play the
+/// users of `load_run` where there is one.
+pub(crate) fn start(
+    start: Start,
+    boot: Option<String>,
+    load_run: Option<Arc<dyn LoadRun>>,
+) -> Result<Server, String> {
     let config = start.config;
     let holds_services = start.holds_services;
     let (back_end, why) = BackEnd::choose(config.server.io)?;
-    let library = Library::playing(start.load_run);
+    let library = Library::playing(load_run);
     let shelf = library.shelve(&config)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));
@@ -73,7 +80,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         .with_restarts(start.restarts);
     let seed = random_u64()?;
     let mut hubs = hubs(&config, workers, seed)?;
-    let history = Keeper::begin(config.history.as_ref(), start.boot, &mut hubs)?;
+    let history = Keeper::begin(config.history.as_ref(), boot, &mut hubs)?;
     let blocks = Blocks::open(config.api.blocks.as_deref());
     let blocks = blocks.map_err(|error| format!("[api] blocks: {error}"))?;
     let common = Arc::new(common.with_history(history).with_blocks(blocks));
@@ -123,7 +130,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
             debug!(%address, %error, "connections are not spread evenly over the workers");
         }
     }
-    let hands = process::deal(start.listeners, workers);
+    let hands = deal(start.listeners, workers);
     let (failed, failures) = std::sync::mpsc::sync_channel(workers);
     for (me, ((mailbox, sockets), hub)) in ends.into_iter().zip(hands).zip(hubs).enumerate() {
         let outboxes = Outboxes::new(outbox_bytes_max(&config)).with_random(random);
@@ -341,7 +348,11 @@ impl ServerControl for Server {
         self.common.set_ready(false);
     }
 
-    fn drain(&self, within: Duration, parting: Parting) {
+    fn drain(&self, within: Duration, reason: DrainReason) {
+        let parting = match reason {
+            DrainReason::Stopping => Parting::Stopping,
+            DrainReason::Replaced => Parting::Replaced,
+        };
         self.common.set_ready(false);
         self.common.orders.stop();
         self.tell(|| Letter::Drain(as_ms(within), parting));
@@ -378,11 +389,11 @@ impl ServerControl for Server {
         self.watch.look(self.common.pulses.iter().map(Arc::as_ref))
     }
 
-    fn dump(&self, wanted: Wanted, to: OwnedFd) {
+    fn dump(&self, wanted: DumpRequest, to: OwnedFd) {
         self.dumps.begin(&self.library.store, wanted, to);
     }
 
-    fn watch(&self, wanted: decisions::Wanted, to: OwnedFd) {
+    fn watch(&self, wanted: DecisionFilter, to: OwnedFd) {
         self.common.decisions.begin(wanted, to);
     }
 

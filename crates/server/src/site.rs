@@ -3,19 +3,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use veche_apps::Library;
 use veche_config::{self as config, Config};
 use veche_frontends::access::Networks;
 use veche_frontends::hooks::{Decider, Deciders, Kind};
 use veche_frontends::identity::{Field, Identity};
 use veche_frontends::origin::{Pattern, Rule};
 use veche_frontends::publishing::Publishing;
+use veche_frontends::registry;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
 use veche_proto::http;
 use veche_proto::websocket::{self, deflate};
 use veche_terminal::as_ms;
 
-use crate::apps::Library;
 use crate::dev;
 use crate::hooks::Hooks;
 use crate::identity::Identities;
@@ -145,7 +146,7 @@ fn route(
         None => Identity::None,
     };
     let channels = match &route.handler {
-        config::Handler::Push { channels, .. } => channels.as_slice(),
+        config::Handler::Session { channels, .. } => channels.as_slice(),
         _ => &[],
     };
     let channel = |pattern: &config::ChannelPattern| match pattern {
@@ -157,10 +158,8 @@ fn route(
         path: route.path.as_str().to_owned(),
         methods: route.methods.iter().map(str::to_owned).collect(),
         handler: match &route.handler {
-            config::Handler::Push { .. } => Handler::Push,
-            config::Handler::Echo { .. } => Handler::Echo,
+            config::Handler::Session { protocol, .. } => Handler::Session(protocol),
             config::Handler::Api { .. } => Handler::Api,
-            config::Handler::Centrifuge { .. } => Handler::Centrifuge,
             config::Handler::Lua { app, .. } => {
                 let app = &config.apps[*app];
                 Handler::Lua {
@@ -206,13 +205,14 @@ fn route(
         has_positions: websocket.is_some_and(|websocket| websocket.has_positions),
         deciders: match (&route.handler, &config.hooks) {
             (
-                config::Handler::Centrifuge {
+                config::Handler::Session {
+                    protocol,
                     app,
                     hooks: of_route,
                     ..
                 },
                 Some(options),
-            ) => {
+            ) if protocol.takes("hooks") => {
                 let mut deciders = deciders(options);
                 for kind in Kind::OF_BACK_ENDS {
                     if let Some(url) = config.hook_url(of_route, kind) {
@@ -253,8 +253,10 @@ const MESSAGES: websocket::Limits = websocket::Limits {
 /// What the developer's pages need: their script, and the channel that it listens on.
 fn dev_routes() -> impl Iterator<Item = Route> {
     let root = PathBuf::from(dev::PAGES_ROOT);
-    let mut socket = internal(dev::SOCKET_PATH, Handler::Push);
-    socket.channels = vec![dev::CHANNEL.to_owned()];
+    let socket = registry::handler("push").map(|push| Route {
+        channels: vec![dev::CHANNEL.to_owned()],
+        ..internal(dev::SOCKET_PATH, push)
+    });
     let pages = internal(
         dev::PAGES_PATH,
         Handler::Static {
@@ -262,7 +264,7 @@ fn dev_routes() -> impl Iterator<Item = Route> {
             variants: Vec::new(),
         },
     );
-    [socket, pages].into_iter()
+    socket.into_iter().chain([pages])
 }
 
 fn internal(path: &str, handler: Handler) -> Route {

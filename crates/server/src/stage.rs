@@ -8,13 +8,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use veche_apps::{Here, Library};
 use veche_config::{self as config, Config};
 use veche_frontends::{Outboxes, Ports, Post, Shared};
 use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
 use veche_net::{ConnectionId, Driver, FarState, ListenerId, Simulated};
 
-use crate::apps::{Here, Library};
 use crate::common::Common;
 use crate::files::DiskFiles;
 use crate::metrics::Report;

@@ -26,15 +26,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, error};
+use veche_apps::Here;
 use veche_frontends::Shared;
 use veche_frontends::journal::SlowKind;
 use veche_mailbox::Mailbox;
 use veche_net::{CloseReason, ConnectionId, Driver, Event};
+use veche_supervisor::pulse::{Pulse, Step};
 use veche_worker::{Accepting, TurnLimits, TurnState};
 
-use crate::apps::Here;
 use crate::common::Common;
-use crate::pulse::{Pulse, Step};
 use crate::sealing::Doors;
 use clock::{Clock, clock_now};
 use completions::Completions;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -51,6 +52,14 @@ impl Trust {
             }
         };
         Ok(Self(Arc::new(config)))
+    }
+
+    /// Returns the same trust for connections that each make a full handshake: none resumes an earlier session.
+    #[must_use]
+    pub fn without_resumption(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.0);
+        config.resumption = Resumption::disabled();
+        Self(Arc::new(config))
     }
 
     /// The settings, for whoever drives TLS by other means.

@@ -250,23 +250,23 @@ codes! {
         /// The command did what it was asked.
         Ok = 0 "done" no_client,
         /// A configuration or a test has problems.
-        Config = 1 "the configuration has problems or can't be read, each on a line of its own; test: a test has failed" no_client,
+        Config = 1 "the configuration has errors or cannot be read; test: a test has failed" no_client,
         /// The command line makes no sense.
-        Usage = 2 "the command line makes no sense" no_client,
+        Usage = 2 "the command line is invalid" no_client,
         /// No server answers.
         NoServer = 3 "no server answers" no_client,
         /// The server answered with an error.
         Refused = 4 "the server answered with an error, for one push at least if there were several" no_client,
         /// The system refused something.
-        Failed = 5 "the system refused something: an address in use, a full disk, a missing right" no_client,
+        Failed = 5 "a system error: an address in use, a full disk, a missing permission" no_client,
         /// The server outlasted the wait for its end.
-        TimedOut = 6 "the server was still there when the wait was over" no_client,
+        TimedOut = 6 "the server was still running after the wait" no_client,
         /// The server was killed before its drain was done.
         Killed = 7 "serve: the server was killed before its drain was done (a second signal, stop --now, the end of drain_time), so connections may have been cut" no_client,
         /// A run of the load tester went wrong in part.
-        Errors = 8 "bench: the run is reported, but not all went well, or a promise of a scenario was not kept" no_client,
+        Errors = 8 "bench: the report has errors, or a scenario broke a promise" no_client,
         /// A run of the load tester was interrupted.
-        Interrupted = 130 "bench: a signal ended the run early, and the report is of what was measured until then" no_client,
+        Interrupted = 130 "bench: a signal ended the run; the report covers the time until then" no_client,
     }
 }
 

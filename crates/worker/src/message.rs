@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use veche_frontends::{Census, Relay};
-use veche_hub::{Class, Mail, Outlet as _};
+use veche_frontends::{Census, Relay, list_connections};
+use veche_hub::{Caller, Class, Mail, Outlet as _};
 use veche_types::WorkerId;
 
 use crate::apps::AppHost;
@@ -185,10 +185,14 @@ impl<A: AppHost, T> Worker<A, T> {
 
     fn answer_census(&mut self, census: &Census) {
         let slab = &self.slab;
-        let answer = census.take(&self.shared, |id| {
+        let answer = list_connections(census, &self.shared, |id| {
             slab.get(id).map(|entry| &entry.connection)
         });
-        let (worker, session, ticket) = census.from;
+        let Caller {
+            worker,
+            session,
+            ticket,
+        } = census.caller;
         let ports = &mut self.shared.ports;
         if worker == self.id {
             return ports.answer(session, ticket, answer);

@@ -45,7 +45,7 @@ impl Checker<'_> {
         }
         let is_it = |route: &Option<Route>| {
             let handler = route.as_ref().map(|route| &route.handler);
-            handler.is_none_or(|handler| matches!(handler, Handler::Centrifuge { .. }))
+            handler.is_none_or(has_hooks)
         };
         if let Some(first) = given.first().filter(|_| !routes.iter().any(is_it)) {
             let name = first.name();
@@ -189,13 +189,18 @@ impl Checker<'_> {
 
 /// Whether an application may decide on what clients of that route ask.
 fn is_decided_by_app(route: &Route) -> bool {
-    matches!(&route.handler, Handler::Centrifuge { app: Some(_), .. })
+    matches!(&route.handler, Handler::Session { app: Some(_), .. })
+}
+
+/// Whether clients' commands may be decided on.
+fn has_hooks(handler: &Handler) -> bool {
+    matches!(handler, Handler::Session { protocol, .. } if protocol.takes("hooks"))
 }
 
 fn urls_of_routes(routes: &[Option<Route>]) -> Vec<(Kind, &SecretUrl)> {
     let mut urls = Vec::new();
     for route in routes.iter().flatten() {
-        let Handler::Centrifuge { hooks, .. } = &route.handler else {
+        let Handler::Session { hooks, .. } = &route.handler else {
             continue;
         };
         for kind in Kind::OF_BACK_ENDS {

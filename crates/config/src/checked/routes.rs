@@ -4,12 +4,14 @@ use veche_calls::masked;
 use veche_frontends::identity::token::Anonymous;
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::{OverPace, Pacing};
+use veche_frontends::registry::{Protocol, protocol};
 use veche_terminal::{did_you_mean, nearest_hint};
 
 use super::apps::Apps;
 use super::listeners::Checked;
 use super::{Checker, Served, list, rate, size, text, word};
 use crate::directives::methods_listed;
+use crate::hooks::RouteHooks;
 use crate::names::{ChannelPattern, Identity, METHODS, MethodSet, OriginRule, RoutePath, Segment};
 use crate::raw::Table;
 use crate::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket, listeners_called};
@@ -116,12 +118,10 @@ impl Checker<'_> {
         for directive in table.section.directives() {
             let name = directive.name;
             if table.has(name)
-                && !directive.handlers.is_empty()
-                && !directive.handlers.contains(&handler)
+                && !directive.concerns(handler)
             {
                 let friends: Vec<String> = directive
-                    .handlers
-                    .iter()
+                    .handlers()
                     .map(|word| format!("{word:?}"))
                     .collect();
                 let message = format!(
@@ -207,8 +207,8 @@ impl Checker<'_> {
             Some("static") => &["GET", "HEAD"],
             Some("api") => &["GET", "POST"],
             Some("lua") => &METHODS,
-            Some("centrifuge") => &["GET", "POST", "OPTIONS"],
-            _ => &["GET"],
+            Some(name) => protocol(name).map_or(&["GET"], |protocol| protocol.methods),
+            None => &["GET"],
         });
         if !table.has("methods") || !table.is_sound("methods") {
             return Some(serves);
@@ -255,21 +255,6 @@ impl Checker<'_> {
             });
         }
         let websocket = self.websocket(table);
-        if handler == "push" {
-            let identity = self.identity(table);
-            let channels = self.each(table, "channels", ChannelPattern::parse);
-            if identity == Some(Identity::None)
-                && channels.as_ref().is_some_and(Vec::is_empty)
-                && table.is_sound("channels")
-            {
-                self.warn(table.at, "[[route]] with neither identity nor channels: nothing can ever be pushed to its clients");
-            }
-            return Some(Handler::Push {
-                identity: identity?,
-                channels: channels?,
-                websocket: websocket?,
-            });
-        }
         if handler == "lua" {
             let app = self.app_of_route(table, apps);
             let identity = self.identity(table);
@@ -279,22 +264,53 @@ impl Checker<'_> {
                 websocket: websocket?,
             });
         }
-        if handler == "centrifuge" {
-            let app = self.app_of_clients(table, apps);
-            let identity = self.identity(table);
-            let hooks = self.route_hooks(table);
-            return Some(Handler::Centrifuge {
-                app: app?,
-                identity: identity?,
-                hooks: hooks?,
-                websocket: websocket?,
-            });
+        if let Some(protocol) = protocol(handler) {
+            return self.session(table, protocol, websocket, apps);
         }
-        let websocket = websocket?;
-        if handler == "api" {
-            return Some(Handler::Api { websocket });
+        Some(Handler::Api {
+            websocket: websocket?,
+        })
+    }
+
+    /// A route of a client protocol, with the options that mean something to it.
+    fn session(
+        &mut self,
+        table: &Table,
+        protocol: &'static Protocol,
+        websocket: Option<WebSocket>,
+        apps: &mut Apps,
+    ) -> Option<Handler> {
+        let app = match protocol.takes("app") {
+            true => self.app_of_clients(table, apps),
+            false => Some(None),
+        };
+        let identity = match protocol.takes("identity") {
+            true => self.identity(table).map(Some),
+            false => Some(None),
+        };
+        let channels = match protocol.takes("channels") {
+            true => self.each(table, "channels", ChannelPattern::parse),
+            false => Some(Vec::new()),
+        };
+        let hooks = match protocol.takes("hooks") {
+            true => self.route_hooks(table),
+            false => Some(RouteHooks::default()),
+        };
+        if protocol.takes("channels")
+            && identity == Some(Some(Identity::None))
+            && channels.as_ref().is_some_and(Vec::is_empty)
+            && table.is_sound("channels")
+        {
+            self.warn(table.at, "[[route]] with neither identity nor channels: nothing can ever be pushed to its clients");
         }
-        Some(Handler::Echo { websocket })
+        Some(Handler::Session {
+            protocol,
+            app: app?,
+            identity: identity?,
+            channels: channels?,
+            hooks: hooks?,
+            websocket: websocket?,
+        })
     }
 
     fn websocket(&mut self, table: &Table) -> Option<WebSocket> {

@@ -10,7 +10,7 @@ pub(super) static ACCESS_LOG: &[Directive] = &[
             expected: "the path of a file",
         },
         Default::Unset("there is no access log"),
-        "The file that lines are appended to. Its folder has to exist. On SIGUSR1 it is opened anew.",
+        "The file to append to. Its folder has to exist. SIGUSR1 reopens it.",
     ),
     Section::AccessLog.row(
         "format",
@@ -18,19 +18,19 @@ pub(super) static ACCESS_LOG: &[Directive] = &[
             expected: "\"text\", \"json\" or a template with $fields",
         },
         Default::Toml("\"text\""),
-        "How a line looks: `\"text\"`, which begins as nginx's and Apache's combined format, `\"json\"`, an object a line, or a template such as `\"$time_iso8601 $remote_addr $uri $status\"`, with [these fields](access-log.md). Queries are in none of them, since tokens travel there.",
+        "The format of a line: `\"text\"`, which begins like the combined format of nginx and Apache, `\"json\"`, one object per line, or a template such as `\"$time_iso8601 $remote_addr $uri $status\"` with [these fields](access-log.md). None has the query, which may carry tokens.",
     ),
     Section::AccessLog.row(
         "sample",
         Kind::Share,
         Default::Toml("1.0"),
-        "The part of all requests and sessions that is written, above 0 and at most 1; chosen by lot when they begin.",
+        "The fraction of requests and sessions that is written, above 0 and at most 1; chosen at random when they begin.",
     ),
     Section::AccessLog.row(
         "internal",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
-        "Whether the requests on internal listeners are written too: pushes of the back end, health checks, scrapes.",
+        "Whether requests on internal listeners are written too: pushes of the back end, health checks, scrapes.",
     ),
     Section::AccessLog.row(
         "rotate",

@@ -8,7 +8,7 @@ pub(super) static ACME: &[Directive] = &[
         "directory",
         Kind::Text { expected: "a URL" },
         Default::Toml("\"https://acme-v02.api.letsencrypt.org/directory\""),
-        "The URL of the authority's directory (RFC 8555). The default is Let's Encrypt; `\"https://acme-staging-v02.api.letsencrypt.org/directory\"` is its place for trying things out, whose certificates nobody believes. To order there is to agree to the authority's terms.",
+        "The URL of the authority's directory (RFC 8555). The default is Let's Encrypt; `\"https://acme-staging-v02.api.letsencrypt.org/directory\"` is its test environment, whose certificates clients do not trust. Ordering means agreeing to the authority's terms.",
     ),
     acme(
         "contact",
@@ -16,7 +16,7 @@ pub(super) static ACME: &[Directive] = &[
             expected: "mail addresses such as [\"ops@example.org\"]",
         },
         Default::Unset("the authority can write to nobody"),
-        "Whom the authority may write to. Told to it when the account is made.",
+        "Contact addresses for the authority, sent when the account is created.",
     ),
     acme(
         "cache",
@@ -26,7 +26,7 @@ pub(super) static ACME: &[Directive] = &[
         Default::Unset(
             "`acme` in the folder that systemd gives for state (`$STATE_DIRECTORY`), else beside this file",
         ),
-        "The folder of accounts, certificates and their keys, with a folder in it for each `directory`; made if its own folder is there. For the server's user only. Keep it: who has lost it orders anew, and authorities limit how often one may.",
+        "The folder of accounts, certificates and keys, with a subfolder per `directory`; created if its parent exists. Accessible to the server's user only. Preserve it: without it certificates are ordered again, and authorities limit orders.",
     ),
     acme(
         "ca",
@@ -34,7 +34,7 @@ pub(super) static ACME: &[Directive] = &[
             expected: "the path of a PEM file",
         },
         Default::Unset("the system's authorities"),
-        "Certificates of the authorities that vouch for the server behind `directory`: for an authority of your own.",
+        "CA certificates that verify the server behind `directory`, for an authority of your own.",
     ),
 ];
 

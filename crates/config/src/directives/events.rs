@@ -8,7 +8,7 @@ pub(super) static EVENTS: &[Directive] = &[
         "url",
         Kind::Text { expected: "a URL" },
         Default::Unset("nobody is told"),
-        "Where the back end takes events: batches of JSON by `POST`, one at a time and in order, each sent again until it is answered with 200 to 299. Which events there are, `events` of each `[[namespace]]` says.",
+        "The URL that receives events: batches of JSON by `POST`, one at a time and in order, each repeated until it is answered with 200 to 299. `events` of each `[[namespace]]` selects the events.",
     ),
     Section::Events.row(
         "app",
@@ -16,13 +16,13 @@ pub(super) static EVENTS: &[Directive] = &[
             expected: "the name of an [[app]]",
         },
         Default::Unset("no app is told"),
-        "The `name` of the `[[app]]` whose handler `events` is told the same, beside the back end or without one.",
+        "The `name` of the `[[app]]` whose handler `events` receives them too, or instead.",
     ),
     Section::Events.row(
         "secrets",
         Kind::Secrets,
         Default::Toml("[]"),
-        "With each of these requests are signed, in `Veche-Signature: t=SECONDS,v1=HEX,v1=HEX`: HMAC-SHA256 of the seconds since 1970, a dot and the body. Written here, or as `{ file = \"FILE\" }`, or as `{ env = \"NAME\" }`. Several are for the time of a change. Never shown.",
+        "Secrets that sign each request, in `Veche-Signature: t=SECONDS,v1=HEX,v1=HEX`: HMAC-SHA256 of the seconds since 1970, a dot and the body. Written here, as `{ file = \"FILE\" }`, or as `{ env = \"NAME\" }`. Several permit replacing one. Never shown.",
     ),
     Section::Events.row(
         "timeout",
@@ -32,7 +32,7 @@ pub(super) static EVENTS: &[Directive] = &[
             off: false,
         },
         Default::Toml("\"5s\""),
-        "How long the back end may take for a batch; then it is sent again, after half a second at first, and at most half a minute.",
+        "The time limit for a batch; then it is repeated, first after half a second, at most every half minute.",
     ),
     Section::Events.row(
         "queue",
@@ -42,7 +42,7 @@ pub(super) static EVENTS: &[Directive] = &[
             words: &[],
         },
         Default::Toml("10000"),
-        "Events that may wait while the back end does not take any. Beyond that they are lost: the next batch says how many, and so does `veche_events_lost_total`.",
+        "The number of events that may wait while the back end does not accept any. Further ones are lost: the next batch has their number, and `veche_events_lost_total` counts them.",
     ),
     Section::Events.row(
         "ca",
@@ -50,6 +50,6 @@ pub(super) static EVENTS: &[Directive] = &[
             expected: "the path of a PEM file",
         },
         Default::Unset("the system's authorities"),
-        "Certificates of the authorities that vouch for the back end behind `https`.",
+        "CA certificates that verify the back end behind `https`.",
     ),
 ];

@@ -9,8 +9,8 @@ pub(super) static HISTORY: &[Directive] = &[
         Kind::Text {
             expected: "the path of a folder",
         },
-        Default::Unset("what channels remember ends with the server process"),
-        "The folder in which what channels remember is kept, so that a restart and `kill -9` lose none of it; made if its own folder is there. For the server's user only, and for one server at a time. Publications of channels that remember are given to subscribers, and answered, when they are written. `veche upgrade` and `veche restart` are refused while it is set: that takes a stop and a start.",
+        Default::Unset("history ends with the server process"),
+        "The folder that stores history, so that a restart and `kill -9` lose none of it; created if its parent exists. Accessible to the server's user only, and to one server at a time. Publications with history are delivered and acknowledged when they are written. `veche upgrade` and `veche restart` are refused while it is set; stop and start the server instead.",
     )
     .at_restart(),
     Section::History.row(
@@ -21,7 +21,7 @@ pub(super) static HISTORY: &[Directive] = &[
             words: &["commit", "never"],
         },
         Default::Toml("\"1s\""),
-        "When the disk itself has to have what was written; until then the operating system has it. A process that is killed loses nothing either way. `\"commit\"`: before each publication is handed out, which costs milliseconds; a power cut loses nothing. A time: so often; a power cut may lose that much. `\"never\"`: when the system likes.",
+        "When written data is synced to the disk; until then the operating system has it. A killed process loses nothing in any case. `\"commit\"`: before each publication is delivered, which costs milliseconds; a power cut loses nothing. A time: at that interval; a power cut may lose that much. `\"never\"`: when the system decides.",
     )
     .at_restart(),
 ];

@@ -18,7 +18,7 @@ pub(super) const COUNT: Kind = Kind::Integer {
     words: &[],
 };
 /// What `concurrency` of `[identity_hook]` and `[hooks]` limits.
-pub(super) const CONCURRENCY: &str = "The most requests to one URL at a time; further ones queue in order, and `timeout` counts from when they are sent. At most the processes that the back end has for them (`pm.max_children` of php-fpm): requests beyond those wait there and may time out.";
+pub(super) const CONCURRENCY: &str = "The maximum number of concurrent requests to one URL; further ones queue in order, and `timeout` starts when they are sent. Use at most the number of processes of the back end (`pm.max_children` of php-fpm): further requests would wait there and may time out.";
 const MS: Duration = Duration::from_millis(1);
 
 pub(super) static JWT: &[Directive] = &keys_and_rules(Section::Jwt);
@@ -33,7 +33,7 @@ pub(super) static JWT_PLACES: &[Directive] = &[jwt(
         expected: "places such as [\"bearer\", \"cookie:token\"]",
     },
     Default::Toml("[\"bearer\", \"protocol\", \"query:token\"]"),
-    "Where the token may be; the first place that has one counts. `\"bearer\"`: the header `Authorization: Bearer TOKEN`. `\"protocol\"`: a WebSocket subprotocol `bearer.TOKEN`, which is how a browser can send one outside of the URL; it is never said back, so offer another protocol beside it, which is. `\"query:NAME\"`, `\"cookie:NAME\"`, `\"header:NAME\"`. URLs are written into logs by proxies: take the query last.",
+    "Where to look for the token; the first place with one is used. `\"bearer\"`: the header `Authorization: Bearer TOKEN`. `\"protocol\"`: a WebSocket subprotocol `bearer.TOKEN`, by which browsers can send one outside of the URL; Veche never echoes it, so offer a second subprotocol, which is selected. `\"query:NAME\"`, `\"cookie:NAME\"`, `\"header:NAME\"`. Proxies log URLs: list the query last.",
 )];
 
 /// Rows that `[jwt]` and `[subscription_jwt]` share.
@@ -43,8 +43,8 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             section,
             "secret_file",
             FILE,
-            Default::Unset("one of `secret_file`, `secret_env`, `key_file` and `jwks` has to be"),
-            "A file with the secret that the back end signs tokens with (HS256, HS384, HS512): its bytes as they are, a line end at the end left out. Make one with `openssl rand -hex 32`. Read at start and at reload.",
+            Default::Unset("one of `secret_file`, `secret_env`, `key_file` and `jwks` is required"),
+            "A file with the secret that signs tokens (HS256, HS384, HS512): its bytes, without a final line end. Create one with `openssl rand -hex 32`. Read at the start and on reload.",
         ),
         jwt(
             section,
@@ -53,14 +53,14 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 expected: "the name of a variable",
             },
             Default::Unset("see `secret_file`"),
-            "The variable of the environment that holds the secret, instead of a file.",
+            "The environment variable with the secret, instead of a file.",
         ),
         jwt(
             section,
             "previous_secret_file",
             FILE,
             Default::Unset("one secret counts"),
-            "Beside `secret_file` or `secret_env`: a file with the secret that was in use before. Tokens that are signed with it still hold, so the secret can be changed without a gap: move the old one here, and take it away once its tokens have expired. Read at start and at reload.",
+            "With `secret_file` or `secret_env`: a file with the previous secret. Tokens signed with it remain valid, so the secret can be replaced without a gap: move the old one here, and remove it once its tokens have expired. Read at the start and on reload.",
         ),
         jwt(
             section,
@@ -69,7 +69,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 expected: "the name of a variable",
             },
             Default::Unset("see `previous_secret_file`"),
-            "The variable of the environment that holds the previous secret, instead of a file.",
+            "The environment variable with the previous secret, instead of a file.",
         ),
         jwt(
             section,
@@ -79,8 +79,8 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 max: 1 << 53,
                 words: &[],
             },
-            Default::Unset("for as long as there is a previous secret"),
-            "Until when the previous secret counts, in seconds since 1970.",
+            Default::Unset("as long as a previous secret is configured"),
+            "When the previous secret becomes invalid, in seconds since 1970.",
         ),
         jwt(
             section,
@@ -90,21 +90,21 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 hidden: &[],
             },
             Default::Toml("\"warn\""),
-            "What becomes of a secret of less than 32 bytes, which can be guessed by trying: it is taken with a warning, or the configuration is refused.",
+            "How to treat a secret of less than 32 bytes, which can be guessed: accept it with a warning, or refuse the configuration.",
         ),
         jwt(
             section,
             "key_file",
             FILE,
             Default::Unset("see `secret_file`"),
-            "A PEM file with public keys, `-----BEGIN PUBLIC KEY-----` each: RSA of 2048 to 8192 bits (RS256, RS384, RS512), P-256 (ES256), P-384 (ES384), P-521 (ES512) or Ed25519 (EdDSA). A token has to be signed with one of them, by an algorithm of its kind. Several are for the time of a change. Read at start and at reload.",
+            "A PEM file with public keys, `-----BEGIN PUBLIC KEY-----` each: RSA of 2048 to 8192 bits (RS256, RS384, RS512), P-256 (ES256), P-384 (ES384), P-521 (ES512) or Ed25519 (EdDSA). A token has to be signed with one of them, by an algorithm of its kind. Several permit replacing one. Read at the start and on reload.",
         ),
         jwt(
             section,
             "jwks",
             Kind::Text { expected: "a URL" },
             Default::Unset("see `secret_file`"),
-            "The URL of the issuer's JSON Web Key Set, such as `\"https://issuer.example/.well-known/jwks.json\"`: fetched at start and then every `jwks_refresh`. A token whose key is not among them has it fetched at once, every ten seconds at most, and waits for that. While the URL fails the keys last fetched stay in use. Secrets in a set are not used.",
+            "The URL of the issuer's JSON Web Key Set, such as `\"https://issuer.example/.well-known/jwks.json\"`: fetched at the start and every `jwks_refresh`. A token with an unknown key triggers a fetch, at most every ten seconds, and waits for it. While the URL fails, the last keys remain in use. Symmetric keys in a set are ignored.",
         ),
         jwt(
             section,
@@ -115,14 +115,14 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 off: false,
             },
             Default::Toml("\"10m\""),
-            "How often the set is fetched. A key that the issuer has taken out of it is no longer believed after so long.",
+            "The interval of fetching the set. A key removed by the issuer becomes invalid after that time at the latest.",
         ),
         jwt(
             section,
             "jwks_ca",
             CA,
             Default::Unset("the system's authorities"),
-            "Certificates of the authorities that vouch for the server behind `jwks`.",
+            "CA certificates that verify the server behind `jwks`.",
         ),
         jwt(
             section,
@@ -131,7 +131,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 expected: "issuers such as [\"https://issuer.example/\"]",
             },
             Default::Unset("anybody who has the key"),
-            "The token's `iss` has to be one of these.",
+            "Accepted values of the token's `iss`.",
         ),
         jwt(
             section,
@@ -140,14 +140,14 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 expected: "audiences such as [\"chat\"]",
             },
             Default::Unset("tokens for any audience"),
-            "One of the token's `aud`, a string or an array of strings, has to be one of these. Without any, `aud` is not looked at, as in Centrifugo: set it where an issuer signs tokens for other services with the same key.",
+            "Accepted values of the token's `aud`, of which one has to be present. Without any, `aud` is not checked, as in Centrifugo: set it where an issuer signs tokens for other services with the same key.",
         ),
         jwt(
             section,
             "require_exp",
             Kind::Flag { words: &[] },
             Default::Toml("true"),
-            "Whether a token has to have an `exp`. One without holds until its key is changed or it is [revoked](../guide/identity.md#users-and-tokens-that-are-not-let-in), and so does the connection that it opens, unless `expire_at` says when that ends. Centrifugo takes tokens without `exp`: `false`.",
+            "Whether a token must have `exp`. One without is valid until its key is replaced or it is [revoked](../guide/identity.md#users-and-tokens-that-are-not-let-in), and so is the connection that it opens, unless it has `expire_at`. Centrifugo accepts tokens without `exp`: `false`.",
         ),
         jwt(
             section,
@@ -158,7 +158,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 off: false,
             },
             Default::Toml("\"30s\""),
-            "How far the clocks of the issuer and of this machine may differ: so much later a token expires, and so much earlier it is valid.",
+            "The tolerated difference between the clocks of the issuer and of this machine: tokens expire that much later and become valid that much earlier.",
         ),
         jwt(
             section,
@@ -167,7 +167,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
                 expected: "the name of a claim",
             },
             Default::Toml("\"sub\""),
-            "The claim that holds the user: a string, or a whole number.",
+            "The claim with the user: a string or an integer.",
         ),
     ]
 }
@@ -179,7 +179,7 @@ pub(super) static HOOK: &[Directive] = &[
             expected: "names of headers such as [\"cookie\", \"authorization\"]",
         },
         "[\"cookie\", \"authorization\"]",
-        "The client's headers that the back end gets to see. All that is passed on together is what an answer is kept by, so the fewer the better.",
+        "The client's headers that are passed to the back end. All passed values together are the key of a cached answer, so list few.",
     ),
     hook(
         "timeout",
@@ -189,7 +189,7 @@ pub(super) static HOOK: &[Directive] = &[
             off: false,
         },
         "\"3s\"",
-        "How long the back end may take; then the handshake gets 503.",
+        "The time limit of a request; then the handshake gets 503.",
     ),
     hook(
         "cache_time",
@@ -199,7 +199,7 @@ pub(super) static HOOK: &[Directive] = &[
             off: true,
         },
         "\"off\"",
-        "How long an answer that names a user is kept, if its own `Cache-Control` says nothing. What `max-age` says counts up to an hour, for refusals too; `no-store` and `no-cache` are kept to. Whoever logs out may come in for so long, unless he is disconnected by the API; an answer with `expire_at` is never kept for longer.",
+        "How long an answer with a user is cached if it has no `Cache-Control`. `max-age` applies up to an hour, for refusals too; `no-store` and `no-cache` are honoured. A user may connect for that long after a logout, unless disconnected by the API; an answer with `expire_at` is never cached beyond it.",
     ),
     hook(
         "cache_entries",
@@ -209,20 +209,20 @@ pub(super) static HOOK: &[Directive] = &[
             words: &[],
         },
         "10000",
-        "The most answers that are kept; the oldest go first.",
+        "The maximum number of cached answers; the oldest are evicted first.",
     ),
     hook("concurrency", COUNT, "32", CONCURRENCY),
     hook(
         "waiting",
         COUNT,
         "4096",
-        "The most handshakes and requests that wait for an answer, those in the queue included; further ones get 503 at once.",
+        "The maximum number of handshakes and requests that wait for an answer, including queued ones; further ones get 503 at once.",
     ),
     hook(
         "failures",
         COUNT,
         "5",
-        "The back end is not asked for `pause`, and handshakes get 503 at once, after this many failures within ten seconds if they outnumber the answers of that time. A failure is a refused or broken connection, 502 or 503. No answer within `timeout`, and 504, count once for each client address. After the pause one request is tried.",
+        "The number of failures within ten seconds after which requests pause for `pause`, if they outnumber the answers of that time; handshakes get 503 at once then. A failure is a refused or broken connection, 502 or 503. Timeouts, and 504, count once per client address. After the pause a single request probes the back end.",
     ),
     hook(
         "pause",
@@ -241,7 +241,7 @@ pub(super) static HOOK: &[Directive] = &[
         default: Default::Unset("the system's authorities"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Certificates of the authorities that vouch for the back end behind `https`.",
+        doc: "CA certificates that verify the back end behind `https`.",
     },
 ];
 

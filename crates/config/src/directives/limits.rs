@@ -20,7 +20,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &["auto"],
         },
         Default::Toml("\"auto\""),
-        "Connections on all listeners together. At the cap Veche stops accepting, new clients wait in the kernel's queue, and it goes on when one leaves. `\"auto\"` is what the limit on open descriptors leaves after the server's own; a larger number than that is lowered to it, with a line in the log.",
+        "The maximum number of connections on all listeners. At the limit Veche stops accepting, new clients wait in the kernel's queue, and accepting resumes when a connection closes. `\"auto\"` is the limit on open descriptors minus the server's own; a greater value is lowered to it, with a line in the log.",
     ),
     Section::Limits.row(
         "connections_per_address",
@@ -30,7 +30,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &["off"],
         },
         Default::Toml("\"off\""),
-        "Connections from one IP address on public listeners; more are closed at once, or get 429 where a trusted proxy says whose they are: behind one, open WebSockets count. All addresses of an IPv6 /64 are one. Off (also `0`) by default because behind a proxy or a company's gateway all clients share an address. Facing the internet directly, 100 to 1,000 is a good start.",
+        "The maximum number of connections from one IP address on public listeners; further ones are closed at once, or get 429 where a trusted proxy names the client: behind a proxy, open WebSockets are counted. An IPv6 /64 is one address. Off (also `0`) by default, because behind a proxy or a company's gateway all clients share an address. Directly on the internet, 100 to 1,000 is a good start.",
     ),
     Section::Limits.row(
         "connections_per_user",
@@ -40,7 +40,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &["off"],
         },
         Default::Toml("\"off\""),
-        "WebSockets of one user, as routes' `identity` and applications name him; a handshake beyond that gets 429. Those that are open stay: who comes back while his dead connections are still waited for (`ping_interval`, `pong_timeout`) may be refused for so long, so leave room for some. Where it is changed, those count that were opened while it was not off.",
+        "The maximum number of WebSockets of one user, as `identity` of the route and applications name it; further handshakes get 429. Open ones stay: a user who reconnects while dead connections are not yet detected (`ping_interval`, `pong_timeout`) may be refused until then, so allow some more. After a change only connections opened while it was not off are counted.",
     ),
     Section::Limits.row(
         "channels_per_client",
@@ -50,7 +50,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         Default::Toml("128"),
-        "The most channels that one client of a route with `handler = \"centrifuge\"` may be subscribed to, those that the server gives it included. A subscription beyond that gets error 106, and a connection that is given more is closed with 3505.",
+        "The maximum number of channels of one client of a route with `handler = \"centrifuge\"`, server-side subscriptions included. A further subscription gets error 106, and a connection that is given more is closed with 3505.",
     ),
     Section::Limits.row(
         "channel_name_bytes_max",
@@ -60,7 +60,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         Default::Toml("255"),
-        "The longest name of a channel, in bytes, that such a client may subscribe to by itself; a longer one gets error 107.",
+        "The maximum length in bytes of a channel name that such a client may subscribe to; a longer one gets error 107.",
     ),
     Section::Limits.row(
         "memory_limit",
@@ -70,13 +70,13 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &["auto", "off"],
         },
         Default::Toml("\"auto\""),
-        "How much memory the server process may have in use before it takes on nothing new: handshakes of WebSockets and requests to applications on public listeners, and publications of back ends and their calls for history, presence, channels and connections, then get 503, push lines an error, until it is 5 % below again. New TLS connections on public listeners are closed. Who is connected stays and is served, and so are files; but commands for history and presence, subscriptions that recover, and publications get the temporary error 100, after which clients try again. What applications publish to those who are connected goes out, but no script grows by more than 4 MiB: a handler that needs more ends with an error. What counts is resident memory without pages of files, as the kernel itself counts before it ends a process, looked at fifty times a second. `\"auto\"` is nine tenths of what the machine has or the control group allows.",
+        "The resident memory of the server process above which it accepts no new work: WebSocket handshakes and requests to applications on public listeners, and publications of back ends and their calls for history, presence, channels and connections get 503, push lines an error, until it is 5 % below again. New TLS connections on public listeners are closed. Existing clients and files are served, but commands for history and presence, recovering subscriptions and publications get the temporary error 100, after which clients retry. Publications of applications are delivered, but no script grows by more than 4 MiB: a handler that needs more ends with an error. Memory is resident memory without file pages, as the kernel counts it before it kills a process, checked fifty times a second. `\"auto\"` is nine tenths of the machine's memory or of the control group's limit.",
     ),
     Section::Limits.row(
         "handshakes_per_address",
         Kind::Rate { bytes: false },
         Default::Toml("\"off\""),
-        "How fast one IP address may make new connections on public listeners, and try to open WebSockets on them: `\"20/s\"`, or `\"300/m\"`, which lets more come at once. Faster ones are closed at accept, or get 429 once there is a request. Off by default for the reason given above; with `trusted_proxies`, or facing the internet, `\"50/s\"` is a good start.",
+        "The rate at which one IP address may open connections on public listeners, and attempt WebSocket handshakes on them: `\"20/s\"`, or `\"300/m\"`, which permits larger bursts. Faster ones are closed at accept, or get 429 once there is a request. Off by default for the reason above; with `trusted_proxies`, or on the internet, `\"50/s\"` is a good start.",
     ),
     Section::Limits.row(
         "header_timeout",
@@ -86,7 +86,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         Default::Toml("\"10s\""),
-        "From the first byte of a request to the end of its head, and from accept to the first byte, which under TLS comes after the handshake; then 408. Slow on purpose is how servers are starved; an honest client on a bad line needs a second or two.",
+        "The time limit from the first byte of a request to the end of its head, and from accept to the first byte, under TLS after the handshake; then 408. It limits deliberately slow clients; an honest client on a bad line needs a second or two.",
     ),
     Section::Limits.row(
         "handshake_timeout",
@@ -96,7 +96,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         Default::Toml("\"10s\""),
-        "From accept to an open WebSocket, and to the end of a TLS handshake; for other requests, from the end of the head to the end of the body.",
+        "The time limit from accept to an open WebSocket, and to the end of a TLS handshake; for other requests, from the end of the head to the end of the body.",
     ),
     Section::Limits.row(
         "keep_alive_timeout",
@@ -106,7 +106,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         Default::Toml("\"75s\""),
-        "How long an HTTP connection may wait for its next request. Longer than the 60 s after which common load balancers let go, so that they and not Veche close first. Requests on one connection are not counted.",
+        "How long an HTTP connection may wait for its next request. Longer than the 60 s of common load balancers, so that these close first. The number of requests per connection is not limited.",
     ),
     Section::Limits.row(
         "idle_timeout",
@@ -116,7 +116,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: true,
         },
         Default::Toml("\"off\""),
-        "A WebSocket that carried no message in either direction for so long, pings and pongs not counted, is closed with 1001. Off (also `0`) by default: waiting in silence is what push clients do, and the dead are found by `ping_interval`.",
+        "A WebSocket without a message in either direction for that long, not counting pings and pongs, is closed with 1001. Off (also `0`) by default: push clients are silent by nature, and `ping_interval` detects dead ones.",
     ),
     Section::Limits.row(
         "write_timeout",
@@ -126,7 +126,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         Default::Toml("\"30s\""),
-        "A connection that took none of what waits for it for so long is dropped.",
+        "A connection that accepts no output for that long is closed.",
     ),
     Section::Limits.row(
         "ping_interval",
@@ -136,7 +136,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: true,
         },
         Default::Toml("\"25s\""),
-        "A WebSocket that was silent for so long gets a ping. 25 s stays below the 30 s after which the strictest mobile networks and the 60 s after which proxies forget a silent connection. `\"off\"` or `0`: no pings, and a client that vanished without a word stays until a write to it fails.",
+        "A WebSocket that was silent for that long gets a ping. 25 s is below the 30 s after which the strictest mobile networks and the 60 s after which proxies drop a silent connection. `\"off\"` or `0`: no pings, and a client that vanished stays until a write to it fails.",
     ),
     Section::Limits.row(
         "pong_timeout",
@@ -146,7 +146,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         Default::Toml("\"10s\""),
-        "How long after a ping anything at all has to come from the client, before it counts as gone.",
+        "The time limit after a ping for any data from the client; then it is considered gone.",
     ),
     Section::Limits.row(
         "drain_time",
@@ -156,7 +156,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         Default::Toml("\"10s\""),
-        "When the server stops, WebSockets are closed with 1001 evenly over so long, so that their clients don't all come back in the same instant; then it ends. Apps and services are told first (`stop`): connections begin to be closed when all have done what they do then, at the latest after a quarter of the time. `0`: all at once.",
+        "The time over which WebSockets are closed with 1001 when the server stops, evenly, so that clients do not reconnect all at once; then it exits. Apps and services are notified first (`stop`): connections begin to close when all `stop` handlers have returned, at the latest after a quarter of the time. `0`: all at once.",
     ),
     Section::Limits.row(
         "lame_duck_time",
@@ -166,7 +166,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         Default::Toml("\"0\""),
-        "When the server is to stop, `/health` answers 503 for so long before the drain begins, while everything else is served as before, new connections included: time for a load balancer to notice and to send clients elsewhere. It takes as long as the balancer's checks do until they give a server up: their interval times the failures that they wait for. The time comes on top of `drain_time`. Not with `veche restart`, `veche upgrade`, `veche stop --now` and `veche dev`.",
+        "How long `/health` answers 503 before the drain of a stop begins, while everything else is served as before, including new connections: the time for a load balancer to notice and to send clients elsewhere. Use the interval of its checks times the failures that it requires. It comes in addition to `drain_time`. It does not apply to `veche restart`, `veche upgrade`, `veche stop --now` and `veche dev`.",
     ),
     Section::Limits.row(
         "upgrade_drain_time",
@@ -176,7 +176,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         Default::Toml("\"3s\""),
-        "As `drain_time`, for the old server process of an upgrade, whose WebSockets are closed with 1012. Until a client of it has come back to the new process, it misses what is published there, so this is short; with so many clients that their return within it would be too much at once, make it longer, and have them ask for what they missed. Services of the old process have to end within it too.",
+        "Like `drain_time`, for the old server process of an upgrade, whose WebSockets are closed with 1012. Until a client has reconnected to the new process, it misses publications there, so the time is short; with too many clients for that, make it longer and let them query what they missed. Services of the old process have to end within it too.",
     ),
     Section::Limits.row(
         "watchdog_timeout",
@@ -186,7 +186,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: true,
         },
         Default::Toml("\"30s\""),
-        "A server process that does not answer its supervisor for so long, or one of whose workers is in the same turn all that time, is logged with the step that the worker is in, killed and replaced; its connections end. Only time in which the supervisor runs too counts. `\"off\"` or `0`: never, for work under a debugger.",
+        "A server process that does not answer its supervisor for that long, or with a worker in the same turn all that time, is logged with the worker's step, killed and replaced; its connections end. Only time in which the supervisor runs too is counted. `\"off\"` or `0`: never, for debugging.",
     ),
     Section::Limits.row(
         "outbox_bytes",
@@ -196,7 +196,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         Default::Toml("\"256KiB\""),
-        "What may wait unsent for one client behind what the kernel's own buffer holds. Beyond it the client counts as too slow and is closed with 1013. 256 KiB is a thousand pushes of 250 bytes, or four messages of the longest kind by default, and a thousand stuck clients together still cost a quarter of a gigabyte at most. At least as large as the largest message that is to be delivered.",
+        "The maximum amount of unsent data of one client in addition to the kernel's own buffer. Beyond it the client is too slow and closed with 1013. 256 KiB is a thousand pushes of 250 bytes, or four messages of the default maximum, and a thousand stuck clients take a quarter of a gigabyte at most. It has to be at least as large as the largest message to deliver.",
     ),
     Section::Limits.row(
         "history_bytes",
@@ -206,7 +206,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         Default::Toml("\"256MiB\""),
-        "The memory for the history of all channels, bookkeeping included; each worker has an equal share. A namespace with its own `history_bytes` has that part to itself; all other namespaces share the rest. Above the limit publications are evicted from the publisher with the most history, its largest channel first, see [the guide](../guide/history.md#what-it-takes). `veche_history_evicted_total` counts them, and clients that come back are told. Channels without stored publications do not count: their positions may take another quarter of this limit, above which those of channels without subscribers are dropped. The positions of channels in use are bounded by the number of subscriptions only.",
+        "The memory for the history of all channels, including bookkeeping; each worker has an equal share. A namespace with its own `history_bytes` has that part for itself; all other namespaces share the rest. Above the limit publications are evicted from the publisher with the most history, its largest channel first, see [the guide](../guide/history.md#memory). `veche_history_evicted_total` counts them, and recovering clients are notified. Channels without stored publications do not count: their positions may take another quarter of this limit, above which those of channels without subscribers are dropped. The positions of channels in use are bounded by the number of subscriptions only.",
     ),
     Section::Limits.row(
         "history_answer_max",
@@ -216,7 +216,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         Default::Toml("10000"),
-        "The most publications that one answer to a call for history has. A `limit` above it gets error 106, and so does `limit: -1` where there are more; they are read page by page with `since`. An answer to a client is sent as the client reads it and refers to what is stored, so a long one costs a client that does not read about 100 KiB. Publications that the channel drops meanwhile stay in memory until the answer is sent; while they take more than a quarter of `history_bytes`, further calls for history get the temporary error 100.",
+        "The maximum number of publications in one answer to a history call. A greater `limit` gets error 106, and so does `limit: -1` where there are more; read them in pages with `since`. An answer to a client is sent as the client reads it and refers to stored publications, so a long one costs about 100 KiB for a client that does not read. Publications that the channel drops meanwhile stay in memory until the answer is sent; while they take more than a quarter of `history_bytes`, further history calls get the temporary error 100.",
     ),
     Section::Limits.row(
         "unknown_namespace",
@@ -225,7 +225,7 @@ pub(super) static LIMITS: &[Directive] = &[
             hidden: &[],
         },
         Default::Toml("\"allow\""),
-        "What becomes of a channel such as `chat:42` where no `[[namespace]]` is called `chat`. `\"allow\"`: it has the default options, so back ends publish there and routes may list it. `\"error\"`: Centrifuge clients and back ends that name one get error 102 (unknown channel), as from Centrifugo. Channels without a `:` and those of users are always known.",
+        "How to treat a channel such as `chat:42` without a `[[namespace]]` called `chat`. `\"allow\"`: it has default options, so back ends may publish to it and routes may list it. `\"error\"`: Centrifuge clients and back ends that name one get error 102 (unknown channel), as from Centrifugo. Channels without a `:` and personal channels are always known.",
     ),
     Section::Limits.row(
         "body_bytes_max",
@@ -235,7 +235,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         Default::Toml("\"1MiB\""),
-        "The longest body of a request; a longer one gets 413. It bounds a push by HTTP, and a line on a push listener. With `0` no request may have a body.",
+        "The maximum size of a request body; a larger one gets 413. It also limits a push by HTTP and a line on a push listener. With `0` requests must have no body.",
     ),
     Section::Limits.row(
         "header_bytes_max",
@@ -245,7 +245,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         Default::Toml("\"16KiB\""),
-        "The longest head of a request, its first line included; a longer one gets 431. A site's cookies have to fit.",
+        "The maximum size of a request head including its first line; a larger one gets 431. A site's cookies have to fit.",
     ),
     Section::Limits.row(
         "headers_max",
@@ -255,6 +255,6 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &[],
         },
         Default::Toml("64"),
-        "The most header lines of a request; more get 431.",
+        "The maximum number of header lines of a request; more get 431.",
     ),
 ];

@@ -18,13 +18,13 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "name",
         Kind::Namespace,
         Default::Required,
-        "Its channels are those whose names begin with this and a `:`, as `chat:42` does in `chat`. `\"\"` has the channels without a `:`, `\"#\"` those of users, to which `user` publishes. A name that begins with a slash is a pattern of whole names: `\"/users/:user/orders\"` is for `/users/ann/orders`, each `:NAME` for any text without a slash. Of the channels of a pattern with `:user` clients may subscribe and publish to their own user's only. Where two patterns fit, the one counts that is spelled out where they first differ; patterns go before names.",
+        "The part of a channel's name before the `:`, as `chat` in `chat:42`. `\"\"` stands for channels without a `:`, `\"#\"` for the personal channels of users. A name that begins with a slash is a pattern of whole names: `\"/users/:user/orders\"` matches `/users/ann/orders`, each `:NAME` any text without a slash. In channels of a pattern with `:user`, clients may subscribe and publish only for their own user. Of two matching patterns the one applies that is literal where they first differ; patterns take precedence over names.",
     ),
     Section::Namespace.row(
         "wildcard",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
-        "Whether its channels can be heard together: who is subscribed to `chat:*` (`*` for the namespace `\"\"`) hears all of them but what is private or for named users; `subscribe` says who may; on routes with `handler = \"push\"` only where that is `\"client\"`. No name with a slash in front is heard by `*`. What comes that way has no place in `chat:*`, which remembers nothing, and names its channel as `channel`, and in the tag `channel` for SDKs that don't show that. All channels of such a namespace are ordered by one worker.",
+        "Whether its channels can be subscribed to as a whole: a subscriber of `chat:*` (`*` for the namespace `\"\"`) receives publications of all of them, except private channels and those of named users; `subscribe` determines which clients may, on routes with `handler = \"push\"` only if it is `\"client\"`. `*` does not include names that begin with a slash. Such publications have no position in `chat:*`, which has no history, and name their channel as `channel`, and in the tag `channel` for SDKs that do not show it. One worker orders all channels of such a namespace.",
     )
     .at_restart(),
     Section::Namespace.row(
@@ -35,7 +35,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             words: &["off"],
         },
         Default::Toml("\"off\""),
-        "How many publications each channel keeps. With it they are numbered, clients of routes with `positions = true` can come back to where they were, and `POST /api/history` reads them. Off (also `0`): a publication is for those who are there.",
+        "The number of publications that each channel stores. They have positions then, clients of routes with `positions = true` can recover, and `POST /api/history` reads them. Off (also `0`): a publication reaches current subscribers only.",
     ),
     Section::Namespace.row(
         "history_bytes",
@@ -44,8 +44,8 @@ pub(super) static NAMESPACE: &[Directive] = &[
             max: 1 << 40,
             words: &[],
         },
-        Default::Unset("they share what is left of `history_bytes` in `[limits]`"),
-        "The memory for the history of its channels, taken from `history_bytes` in `[limits]` and reserved for them: they evict no history of other namespaces, and no other namespace evicts theirs. The sum over all namespaces may not exceed the limit. See [the guide](../guide/history.md#what-it-takes).",
+        Default::Unset("they share the rest of `history_bytes` in `[limits]`"),
+        "The memory for the history of its channels, taken from `history_bytes` in `[limits]` and reserved for them: they evict no history of other namespaces, and no other namespace evicts theirs. The sum over all namespaces may not exceed the limit. See [the guide](../guide/history.md#memory).",
     ),
     Section::Namespace.row(
         "history_ttl",
@@ -57,7 +57,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "position_ttl",
         TIME,
         Default::Toml("\"1d\""),
-        "How long a channel to which nobody is subscribed keeps its position, from its last publication on; at least as long as publications. Who comes back later is told that something may be missing.",
+        "How long a channel without subscribers keeps its position after its last publication; at least as long as publications. A client that returns later is told that something may be missing.",
     ),
     Section::Namespace.row(
         "recovery",
@@ -66,7 +66,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         Default::Toml("\"missed\""),
-        "What a client gets that comes back. `\"missed\"`: every publication since, at most 300, or word that they are not all there any more. `\"latest\"`: the latest one, if it does not have that; for channels whose publications are states, such as prices.",
+        "What a recovering client receives. `\"missed\"`: every publication since its position, at most 300, or the notice that some are missing. `\"latest\"`: the latest one, unless it has that; for channels whose publications are states, such as prices.",
     ),
     Section::Namespace.row(
         "delta",
@@ -75,37 +75,37 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         Default::Toml("\"off\""),
-        "Whether clients of routes with `handler = \"centrifuge\"` that ask for it are told what has changed since the publication before, in place of the whole. `\"fossil\"`: in Fossil's format, which the SDKs read. Needs `history_size`. Which publications go out so, says `delta_publish`.",
+        "Whether clients of routes with `handler = \"centrifuge\"` that request it receive differences from the previous publication. `\"fossil\"`: in Fossil's format, which the SDKs support. Needs `history_size`. `delta_publish` determines which publications are sent so.",
     ),
     Section::Namespace.row(
         "delta_publish",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
-        "Whether that is done with every publication, those of clients too, and not only with those that say `\"delta\":true`.",
+        "Whether that applies to every publication, including those of clients, rather than only to those with `\"delta\":true`.",
     ),
     Section::Namespace.row(
         "tags_filter",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
-        "Whether clients of routes with `handler = \"centrifuge\"` may say, when they subscribe, which tags a publication has to have for them; the others they don't get. Not together with deltas. See [the guide](../guide/centrifuge.md#by-tags).",
+        "Whether clients of routes with `handler = \"centrifuge\"` may restrict a subscription to publications with certain tags. Not together with deltas. See [the guide](../guide/centrifuge.md#filters-by-tags).",
     ),
     Section::Namespace.row(
         "presence",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
-        "Whether channels know who is there: `POST /api/presence` and `/api/presence_stats`, and `presence` of Centrifuge clients that are subscribed. Counts those who subscribe from then on.",
+        "Whether channels have presence: `POST /api/presence` and `/api/presence_stats`, and `presence` of subscribed Centrifuge clients. It covers subscriptions made from then on.",
     ),
     Section::Namespace.row(
         "join_leave",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
-        "Whether subscribers are told who joins and who leaves. For channels of some people, not of thousands: each who comes is told to all.",
+        "Whether subscribers receive join and leave events. For channels with few subscribers: each join is sent to all.",
     ),
     Section::Namespace.row(
         "force_push_join_leave",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
-        "With `join_leave`: whether clients of routes with `handler = \"centrifuge\"` get joins and leaves without asking for them (`joinLeave: true`).",
+        "With `join_leave`: whether clients of routes with `handler = \"centrifuge\"` receive joins and leaves without requesting them (`joinLeave: true`).",
     ),
     Section::Namespace.row(
         "leave_delay",
@@ -115,7 +115,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             off: true,
         },
         Default::Toml("\"5s\""),
-        "How long after a user's last connection has gone he is there still, unless he comes back: who reloads a page neither leaves nor joins. With it users join and leave, with the first and the last of their connections. Off (also `0`): each connection does by itself. Nobody waits for those without a name.",
+        "How long after the last connection of a user has closed the user remains a member, so that a page reload causes neither leave nor join. With it users join and leave with the first and last of their connections. Off (also `0`): each connection does by itself. Anonymous connections always leave at once.",
     ),
     Section::Namespace.row(
         "events",
@@ -124,7 +124,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         Default::Toml("\"off\""),
-        "What of its channels is told to the back end, by `[events]`. `\"occupancy\"`: when a channel gets its first subscriber and has lost its last one for `leave_delay`; in the namespace `\"#\"`, when users come and go; and when somebody wants the latest publication of a channel with `recovery = \"latest\"` that has none. `\"members\"`: also who joins and leaves.",
+        "The events of its channels that `[events]` reports. `\"occupancy\"`: a channel gets its first subscriber, or has lost its last one for `leave_delay`; in the namespace `\"#\"`, users come online and go offline; and a client wants the latest publication of a channel with `recovery = \"latest\"` that has none. `\"members\"`: also joins and leaves.",
     ),
     Section::Namespace.row(
         "slow_consumer",
@@ -133,7 +133,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         Default::Toml("\"disconnect\""),
-        "What becomes of a subscriber that reads more slowly than is published. `\"disconnect\"`: it is closed when `outbox_bytes` wait for it, or its route's `outbox_full` says what is dropped. `\"miss\"`: what is published while half of that waits is not for it, and it stays; for what is soon out of date, such as cursors and typing. On routes whose `outbox_full` drops something that is what counts. Not with `history_size`. Counted in `veche_publications_dropped_total`, and `veche status --slow` names such clients.",
+        "How to treat a subscriber that reads more slowly than publications arrive. `\"disconnect\"`: it is closed when `outbox_bytes` wait for it, or `outbox_full` of its route determines what is dropped. `\"miss\"`: publications are skipped for it while half of that waits; for data that is soon out of date, such as cursors and typing. On routes whose `outbox_full` drops publications, that setting applies. Not with `history_size`. Counted in `veche_publications_dropped_total`, and `veche status --slow` lists such clients.",
     ),
     Section::Namespace.row(
         "subscribe",
@@ -142,7 +142,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         Default::Toml("\"none\""),
-        "Which clients of routes with `handler = \"centrifuge\"` may subscribe by themselves. `\"none\"`: none of them, and so it is in namespaces that are not named here (error 103). `\"token\"`: those with a subscription token for the channel. `\"client\"`: every one; but a channel whose name goes on with a `$` behind the namespace (`chat:$42`, `$42`) is private and needs a token, and one that ends with a `#` and users (`dialog:7#ann,bob`) is for those users only. `\"hook\"`: whom the back end lets in, which `[hooks]` asks, or the route's app; of private channels too, and of those of named users for these. Nobody subscribes to another user's own channel (`#ann`); his own every user hears anyway. See [the guide](../guide/centrifuge.md).",
+        "Which clients of routes with `handler = \"centrifuge\"` may subscribe. `\"none\"`: none, as in namespaces without a section (error 103). `\"token\"`: those with a subscription token for the channel. `\"client\"`: all; but a channel with a `$` after its namespace (`chat:$42`, `$42`) is private and needs a token, and one that ends with a `#` and users (`dialog:7#ann,bob`) is for those users only. `\"hook\"`: those that the back end admits, by `[hooks]`, or the route's app; including private channels, and channels of named users for these. A personal channel (`#ann`) is never open to other users; its own user is always subscribed. See [the guide](../guide/centrifuge.md).",
     ),
     Section::Namespace.row(
         "publish",
@@ -151,13 +151,13 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         Default::Toml("\"none\""),
-        "Which of these clients may publish by themselves: none, those who are subscribed to the channel, or every one, subscribed or not (to private channels only subscribers, to channels of named users only those). `\"hook\"`: whom the back end lets, which `[hooks]` asks each time, or the route's app; to channels of named users only those.",
+        "Which of these clients may publish: none, subscribers of the channel, or all (to private channels only subscribers, to channels of named users only those). `\"hook\"`: those that the back end admits, by `[hooks]`, each time, or the route's app; to channels of named users only those.",
     ),
     Section::Namespace.row(
         "allow_history",
         READING,
         Default::Toml("\"subscriber\""),
-        "Which of these clients may read the history of a channel: none, those who are subscribed to it, or every one, subscribed or not (of private channels only subscribers, of channels of named users only those). Recovery is not affected.",
+        "Which of these clients may read the history of a channel: none, its subscribers, or all (of private channels only subscribers, of channels of named users only those). Recovery is not affected.",
     ),
     Section::Namespace.row(
         "allow_presence",

@@ -14,7 +14,7 @@ pub(super) static PAM: &[Directive] = &[
             expected: "a name such as \"chat\"",
         },
         Default::Toml("\"veche\""),
-        "What browsers call the place that the password is for, and remember it by.",
+        "The realm that browsers show and by which they remember the password.",
     ),
     Section::Pam.row(
         "helpers",
@@ -24,7 +24,7 @@ pub(super) static PAM: &[Directive] = &[
             words: &[],
         },
         Default::Toml("4"),
-        "Helper processes at a time, in which PAM's modules run. Each judges one password after the other; a wrong one takes it about two seconds, by the pause that modules make. The first begins with the first password.",
+        "The number of helper processes, in which PAM's modules run. Each checks one password at a time; a wrong one takes about two seconds, because modules pause. The first helper starts with the first password.",
     ),
     Section::Pam.row(
         "helper_idle",
@@ -34,7 +34,7 @@ pub(super) static PAM: &[Directive] = &[
             off: false,
         },
         Default::Toml("\"1m\""),
-        "A helper that has had nothing to do for so long is ended.",
+        "A helper that is idle for that long is ended.",
     ),
     Section::Pam.row(
         "timeout",
@@ -44,7 +44,7 @@ pub(super) static PAM: &[Directive] = &[
             off: false,
         },
         Default::Toml("\"10s\""),
-        "How long a request may wait for its answer, the time before a helper is free included; then it gets 503, and a helper that is still at it is killed. What a helper had by then counts as a wrong password. Modules wait for some two seconds where one is wrong, so it can't be short.",
+        "The time limit of a request, including the wait for a helper; then it gets 503, and a helper that is still busy with it is killed. The check then counts as a wrong password. Modules wait for some two seconds after a wrong one, so it cannot be short.",
     ),
     Section::Pam.row(
         "waiting",
@@ -54,7 +54,7 @@ pub(super) static PAM: &[Directive] = &[
             words: &[],
         },
         Default::Toml("256"),
-        "The most handshakes and requests that wait for an answer, of each service; further ones get 503 at once. One address may have half of them, and as many passwords among them as `wrong_per_address` has at once, unless that is `\"off\"`.",
+        "The maximum number of handshakes and requests that wait for an answer, per service; further ones get 503 at once. One address may have half of them, and as many passwords among them as `wrong_per_address` permits at once, unless that is `\"off\"`.",
     ),
     Section::Pam.row(
         "cache_time",
@@ -64,12 +64,12 @@ pub(super) static PAM: &[Directive] = &[
             off: true,
         },
         Default::Toml("\"5s\""),
-        "How long a right password is known to be right without asking again: browsers send it with every request. It is kept as a digest with a key of the process. Whoever is locked out, or has another password by now, may come in for so long; a reload forgets all of them. WebSockets that are open stay open in any case: `disconnect` ends them. Wrong ones are known for a minute, so that a page that sends an old one again and again is no guesser.",
+        "How long a right password is cached: browsers send it with every request. It is stored as a digest with a key of the process. A user who is locked out or has changed the password may connect for that long; a reload clears the cache. Open WebSockets are not affected: `disconnect` ends them. Wrong passwords are cached for a minute, so that a page that repeats an old one does not count as guessing.",
     ),
     Section::Pam.row(
         "wrong_per_address",
         Kind::Rate { bytes: false },
         Default::Toml("\"10/m\""),
-        "How many wrong passwords one address may send: as many at once, and then so fast. What gets no answer because a helper takes too long or ends counts too; the same wrong one once more within a minute does not. Further ones get 429, right or wrong, and PAM is not asked; only those that are known by `cache_time` still get in. All addresses of an IPv6 /64 are one, and so are all clients of a proxy that is not in `trusted_proxies`.",
+        "The rate of wrong passwords per address, also the size of a burst. Checks without an answer, because a helper is too slow or ends, count too; the same wrong password within a minute does not count again. Further ones get 429, right or wrong, without a check, except those cached by `cache_time`. An IPv6 /64 is one address, and so are all clients of a proxy that is not in `trusted_proxies`.",
     ),
 ];

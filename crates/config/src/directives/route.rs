@@ -2,7 +2,8 @@
 
 use super::app::{CPU_BUDGET, FILES, MEMORY, REQUEST_TIMEOUT, SCRIPT};
 use super::row::{
-    APP_HANDLERS, Change, Default, Directive, HANDLERS, NETWORKS, Section, WEBSOCKET_HANDLERS,
+    APP_HANDLERS, Change, Default, Directive, HANDLERS, NETWORKS, PROTOCOL_HANDLERS, Section,
+    WEBSOCKET_HANDLERS,
 };
 use crate::value::Kind;
 
@@ -16,19 +17,19 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Required,
         handlers: &[],
         change: Change::Reload,
-        doc: "Exactly this path (`/app`), with parameters (`/room/:id`, one piece each), or all that lies below (`/app/*`). At most 32 pieces.",
+        doc: "Exactly this path (`/app`), one with parameters (`/room/:id`, a segment each), or everything below (`/app/*`). At most 32 segments.",
     },
     Directive {
         section: Section::Route,
         name: "handler",
         kind: Kind::Word {
-            words: HANDLERS,
+            words: &HANDLERS,
             hidden: &[],
         },
         default: Default::Required,
         handlers: &[],
         change: Change::Reload,
-        doc: "Who answers. `\"push\"`: WebSocket clients that the back end pushes to. `\"echo\"`: a WebSocket that sends each message back. `\"static\"`: files. `\"api\"`: the server API, on a listener other than the internal ones, which have it anyway. `\"lua\"`: an app, by WebSocket and by plain HTTP. `\"centrifuge\"`: clients that speak Centrifugo's protocol, such as the `centrifuge` SDKs; see [the guide](../guide/centrifuge.md).",
+        doc: "The handler of requests. `\"push\"`: WebSocket clients that the back end pushes to. `\"echo\"`: a WebSocket that returns each message. `\"static\"`: files. `\"api\"`: the server API, on a listener other than the internal ones, which always have it. `\"lua\"`: an app, by WebSocket and plain HTTP. `\"centrifuge\"`: clients of Centrifugo's protocol, such as the `centrifuge` SDKs; see [the guide](../guide/centrifuge.md).",
     },
     Directive {
         section: Section::Route,
@@ -39,7 +40,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("\"public\""),
         handlers: &[],
         change: Change::Reload,
-        doc: "The listeners that have this route: the one with this `name`, or all with this role (`\"public\"` or `\"internal\"`; a push listener has no routes).",
+        doc: "The listeners with this route: the one with this `name`, or all with this role (`\"public\"` or `\"internal\"`; a push listener has no routes).",
     },
     Directive {
         section: Section::Route,
@@ -48,7 +49,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("everybody"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Networks whose clients are answered; others get 403. See `trusted_proxies` of `[[listen]]`.",
+        doc: "Networks whose clients are served; others get 403. See `trusted_proxies` of `[[listen]]`.",
     },
     Directive {
         section: Section::Route,
@@ -57,7 +58,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("nobody"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Networks whose clients get 403, though `allow` has them.",
+        doc: "Networks whose clients get 403 even if `allow` includes them.",
     },
     Directive {
         section: Section::Route,
@@ -68,7 +69,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("all that the handler serves"),
         handlers: &["static", "api", "lua"],
         change: Change::Reload,
-        doc: "The methods this route is for, in capitals; GET takes HEAD with it. A path can have one route for each method. WebSockets are opened by GET and nothing else.",
+        doc: "The methods of this route, in capitals; GET includes HEAD. A path can have one route per method. WebSockets are opened by GET only.",
     },
     Directive {
         section: Section::Route,
@@ -77,9 +78,9 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "\"jwt\", \"http:URL\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\"",
         },
         default: Default::Toml("\"none\""),
-        handlers: &["push", "lua", "centrifuge"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
-        doc: "Where the name of a connection's user is: in a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is not, it just has no user). With `\"none\"` it has no user, only channels. The value is believed as it stands. So a query or a header is for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie should hold something that cannot be guessed. With `\"mtls\"` it is in the certificate that the client has shown on a listener with `client_ca`: its common name, or else its first mail address, host name or URI; `\"mtls:cn\"`, `\"mtls:email\"`, `\"mtls:dns\"` and `\"mtls:uri\"` take that one only. With `\"jwt\"` it is in a signed token, by `[jwt]`; the connection ends with the token (3005), unless it is renewed. With `\"http:URL\"` the back end behind that URL is asked, by `[identity_hook]`. With `\"pam:SERVICE\"` the client sends a name and a password (HTTP Basic), with plain requests to an app too, and PAM judges them by the rules in `/etc/pam.d/SERVICE`, or by those in another folder (`\"pam:/path/to/SERVICE\"`), by `[pam]`; only where nobody can read passwords on the way. [The guide](../guide/identity.md) has more of all three.",
+        doc: "How the user of a connection is determined: by a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is not, it has no user then). With `\"none\"` connections have no user, only channels. The value is trusted as it is. So use a query or a header for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie that cannot be guessed. With `\"mtls\"` it is in the client certificate on a listener with `client_ca`: its common name, or else its first mail address, host name or URI; `\"mtls:cn\"`, `\"mtls:email\"`, `\"mtls:dns\"` and `\"mtls:uri\"` use that one only. With `\"jwt\"` it is in a signed token, checked by `[jwt]`; the connection ends with the token (3005), unless it is renewed. With `\"http:URL\"` the back end behind that URL is asked, by `[identity_hook]`. With `\"pam:SERVICE\"` the client sends a user name and a password (HTTP Basic), with plain requests to an app too, and PAM checks them by the rules in `/etc/pam.d/SERVICE`, or in another folder (`\"pam:/path/to/SERVICE\"`), by `[pam]`; only where passwords cannot be read on the way. [The guide](../guide/identity.md) describes the last three.",
     },
     Directive {
         section: Section::Route,
@@ -89,9 +90,9 @@ pub(super) static ROUTE: &[Directive] = &[
             hidden: &[],
         },
         default: Default::Toml("\"none\""),
-        handlers: &["push", "lua", "centrifuge"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
-        doc: "With `identity = \"jwt\"`: which WebSockets may have no user. `\"none\"`: each has a token that names one. `\"token\"`: a token may name none (its `sub` is missing or empty). `\"all\"`: a client may have no token at all; with `\"centrifuge\"`, if the `connect` hook does not name it. A token that does not hold is refused all the same.",
+        doc: "With `identity = \"jwt\"`: which WebSockets may have no user. `\"none\"`: each needs a token with a user. `\"token\"`: a token may have none (its `sub` is missing or empty). `\"all\"`: no token is needed; with `\"centrifuge\"`, unless the `connect` hook names a user. An invalid token is refused in any case.",
     },
     Directive {
         section: Section::Route,
@@ -100,9 +101,9 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "channels such as [\"news\", \"room:*\"]",
         },
         default: Default::Unset("none"),
-        handlers: &["push"],
+        handlers: PROTOCOL_HANDLERS,
         change: Change::Reload,
-        doc: "The channels that clients may subscribe to by `?channel=NAME`: a name, or a beginning and `*`. `\"*\"` is all of them. Users' own channels are never among them, private ones (`chat:$42`, `$42`) only by their whole name, and those of named users (`dialog:7#ann,bob`, or by a namespace such as `/users/:user/orders`) only for these users.",
+        doc: "The channels that clients may subscribe to by `?channel=NAME`: a name, or a prefix and `*`. `\"*\"` is all of them. Personal channels are never included, private ones (`chat:$42`, `$42`) only by their whole name, and those of named users (`dialog:7#ann,bob`, or by a namespace such as `/users/:user/orders`) only for these users.",
     },
     Directive {
         section: Section::Route,
@@ -113,7 +114,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("has to be set for `\"static\"`"),
         handlers: &["static"],
         change: Change::Reload,
-        doc: "The folder whose files are served; nothing outside of it ever is. It is refused if something lies in it that the configuration names: the file itself, scripts, keys, certificates, logs, history. `\"builtin:demo\"` is the demo page inside the binary.",
+        doc: "The folder whose files are served; nothing outside of it ever is. A folder that contains a file named by the configuration (the configuration itself, scripts, keys, certificates, logs, history) is refused. `\"builtin:demo\"` is the demo page inside the binary.",
     },
     Directive {
         section: Section::Route,
@@ -124,7 +125,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("files are sent as they are"),
         handlers: &["static"],
         change: Change::Reload,
-        doc: "The encodings in which files may lie prepared beside themselves, the preferred one first: `\"br\"` (`app.js.br` beside `app.js`) and `\"gzip\"` (`app.js.gz`). A client that accepts one gets that instead, if it is not older than the file; the server compresses nothing itself. See [the guide](../guide/static.md#compressed-files).",
+        doc: "The encodings of precompressed variants, in order of preference: `\"br\"` (`app.js.br` beside `app.js`) and `\"gzip\"` (`app.js.gz`). A client that accepts one gets it, if it is not older than the file; the server itself compresses no files. See [the guide](../guide/static.md#compressed-files).",
     },
     Directive {
         section: Section::Route,
@@ -135,7 +136,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("none"),
         handlers: &["static", "lua"],
         change: Change::Reload,
-        doc: "Headers that are added to each answer of this route, 32 at most: `{ Strict-Transport-Security = \"max-age=31536000\" }`. Those that speak of the content (`Cache-Control` and its like, `Expires`, `Content-Disposition` and other `Content-…`, but not `Content-Security-Policy`) are added to 2xx and 304 only. A header of a script's answer replaces the one of the same name here; this `Cache-Control` replaces the `no-cache` of files. What the server sets itself, such as `Content-Type`, `ETag` and `Vary`, is an error. See [the guide](../guide/static.md#headers).",
+        doc: "Headers that are added to each answer of this route, 32 at most: `{ Strict-Transport-Security = \"max-age=31536000\" }`. Those that describe the content (`Cache-Control` and its like, `Expires`, `Content-Disposition` and other `Content-…`, but not `Content-Security-Policy`) are added to 2xx and 304 only. A header of a script's answer replaces the one of the same name here; this `Cache-Control` replaces the `no-cache` of files. Headers that the server sets itself, such as `Content-Type`, `ETag` and `Vary`, are errors. See [the guide](../guide/static.md#headers).",
     },
     Directive {
         section: Section::Route,
@@ -146,7 +147,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("`script` says what is run"),
         handlers: APP_HANDLERS,
         change: Change::Reload,
-        doc: "The app that this route leads to, by the `name` of its `[[app]]`. Several routes may lead to one app. With `\"centrifuge\"` it decides on what clients ask, as far as it has [handlers](../guide/hooks.md#in-lua) for that.",
+        doc: "The app of this route, by the `name` of its `[[app]]`. Several routes may share one app. With `\"centrifuge\"` it decides on commands of clients, as far as it has [handlers](../guide/hooks.md#in-lua).",
     },
     Directive {
         section: Section::Route,
@@ -155,7 +156,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("`app` says what is run"),
         handlers: APP_HANDLERS,
         change: Change::Reload,
-        doc: "The Lua file that this route leads to, instead of `app`. Routes with the same script share one app.",
+        doc: "The Lua file of this route, instead of `app`. Routes with the same script share one app.",
     },
     Directive {
         section: Section::Route,
@@ -164,7 +165,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("as of an `[[app]]`"),
         handlers: APP_HANDLERS,
         change: Change::Reload,
-        doc: "Beside `script`: see `memory` of `[[app]]`.",
+        doc: "With `script`: see `memory` of `[[app]]`.",
     },
     Directive {
         section: Section::Route,
@@ -173,7 +174,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("as of an `[[app]]`"),
         handlers: APP_HANDLERS,
         change: Change::Reload,
-        doc: "Beside `script`: see `cpu_budget` of `[[app]]`.",
+        doc: "With `script`: see `cpu_budget` of `[[app]]`.",
     },
     Directive {
         section: Section::Route,
@@ -182,7 +183,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("as of an `[[app]]`"),
         handlers: APP_HANDLERS,
         change: Change::Reload,
-        doc: "Beside `script`: see `request_timeout` of `[[app]]`.",
+        doc: "With `script`: see `request_timeout` of `[[app]]`.",
     },
     Directive {
         section: Section::Route,
@@ -191,7 +192,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("as of an `[[app]]`"),
         handlers: &["lua"],
         change: Change::Reload,
-        doc: "Beside `script`: see `files` of `[[app]]`.",
+        doc: "With `script`: see `files` of `[[app]]`.",
     },
     Directive {
         section: Section::Route,
@@ -200,7 +201,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("an empty table"),
         handlers: APP_HANDLERS,
         change: Change::Reload,
-        doc: "Beside `script`: see `options` of `[[app]]`.",
+        doc: "With `script`: see `options` of `[[app]]`.",
     },
     Directive {
         section: Section::Route,
@@ -209,9 +210,9 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "a table such as { connect = \"http://127.0.0.1/connect\", rpc = \"off\" }",
         },
         default: Default::Unset("as `[hooks]` says"),
-        handlers: &["centrifuge"],
+        handlers: PROTOCOL_HANDLERS,
         change: Change::Reload,
-        doc: "The URLs that clients of this route have decided instead of those of `[hooks]`, by kind: `{ connect = \"https://app.example/connect\", rpc = \"off\" }`. `\"off\"`: that kind is not asked here. The other options of `[hooks]` apply to all.",
+        doc: "URLs for clients of this route that replace those of `[hooks]`, by kind: `{ connect = \"https://app.example/connect\", rpc = \"off\" }`. `\"off\"` disables that kind here. The other options of `[hooks]` apply to all.",
     },
     Directive {
         section: Section::Route,
@@ -222,7 +223,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("[\"same-host\"]"),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "The sites whose pages may open a WebSocket here; others get 403. `\"same-host\"`: pages from the host and port that the request itself names; on a listener with `tls` by `https` only, on one without by either scheme, since TLS may be a proxy's. `\"https://app.example.com\"`: that origin. `\"https://*.example.com\"`: every host below it, the domain itself not included. `\"*\"`: any site, and then cookies don't protect: another site's page connects with its visitor's cookies. An `Origin` that is not UTF-8 gets 403. Programs that send no `Origin` are not browsers and are let in, unless `Sec-Fetch-Site` says `cross-site` or `same-site`: then a page made a browser ask.",
+        doc: "The sites whose pages may open a WebSocket here; others get 403. `\"same-host\"`: pages of the host and port of the request itself; on a listener with `tls` by `https` only, on one without by either scheme, since a proxy may terminate TLS. `\"https://app.example.com\"`: that origin. `\"https://*.example.com\"`: every host below it, without the domain itself. `\"*\"`: any site, and then cookies do not protect: pages of other sites connect with their visitors' cookies. An `Origin` that is not UTF-8 gets 403. Programs that send no `Origin` are not browsers and are admitted, unless `Sec-Fetch-Site` is `cross-site` or `same-site`, which shows that a page caused the request.",
     },
     Directive {
         section: Section::Route,
@@ -233,7 +234,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("false"),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "Agree to permessage-deflate (RFC 7692) when a client offers it. `true`: each message by itself, so idle connections hold no state and a message for many is compressed once. `\"takeover\"`: each message builds on the ones before, which is smaller for many alike. A connection then keeps the last 4 KiB of what was sent to it, and of what the client has sent 4 KiB too, or 32 KiB where the client does not offer `client_max_window_bits`: measured, 0.6 KiB after one short message each way, 10 KiB or 43 KiB after much. What was sent is forgotten after a minute in which nothing was. All contexts together have a quarter of `memory_limit`, from which a client's window is taken when it connects; where there is no room, the client is told to keep no context, and messages are sent without.",
+        doc: "Accept permessage-deflate (RFC 7692) when a client offers it. `true`: each message by itself, so idle connections hold no state and a message for many is compressed once. `\"takeover\"`: each message refers to earlier ones, which is smaller for many similar messages. A connection then keeps the last 4 KiB sent to it and of the client's input 4 KiB too, or 32 KiB where the client does not offer `client_max_window_bits`: measured, 0.6 KiB after one short message each way, 10 KiB or 43 KiB after many. Sent data is dropped after a minute without messages. All contexts together have a quarter of `memory_limit`, from which a client's window is taken when it connects; without room, the client is asked to keep no context, and messages are sent without.",
     },
     Directive {
         section: Section::Route,
@@ -246,7 +247,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("\"64KiB\""),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "The longest message taken from a client, after inflating; a longer one closes with 1009.",
+        doc: "The maximum size of a client's message after inflating; a larger one closes with 1009.",
     },
     Directive {
         section: Section::Route,
@@ -259,7 +260,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("1024"),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "The most frames that one message may come in; more close with 1009. Browsers send one; tiny fragments are a cheap way to keep a server busy.",
+        doc: "The maximum number of frames of one message; more close with 1009. Browsers send one; tiny fragments are a cheap way to keep a server busy.",
     },
     Directive {
         section: Section::Route,
@@ -269,18 +270,18 @@ pub(super) static ROUTE: &[Directive] = &[
             hidden: &[],
         },
         default: Default::Toml("\"disconnect\""),
-        handlers: &["push", "lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
-        doc: "What becomes of a client that reads more slowly than is published, when `outbox_bytes` wait for it. `\"disconnect\"`: it is closed with 1013, and comes back knowing that it missed something. `\"drop_oldest\"`: the oldest publications that have not begun to go out are dropped for the newest. `\"latest\"`: of each channel only the newest waits, also below the limit. What is dropped is counted in `veche_publications_dropped_total`; the client is not told, since its messages are the application's own. Nothing else is ever dropped: not what an application sends to one connection, no answer, no ping. For server-sent events it is always `\"disconnect\"`. Whoever takes nothing at all for `write_timeout` is closed either way.",
+        doc: "How to treat a client that reads more slowly than publications arrive, when `outbox_bytes` wait for it. `\"disconnect\"`: it is closed with 1013 and knows on return that it missed something. `\"drop_oldest\"`: the oldest publications that have not begun to be sent are dropped for the newest. `\"latest\"`: only the newest of each channel waits, also below the limit. Dropped publications are counted in `veche_publications_dropped_total`; the client is not notified, since its messages belong to the application. Nothing else is ever dropped: no message of an application to one connection, no answer, no ping. For server-sent events it is always `\"disconnect\"`. A client that reads nothing for `write_timeout` is closed in any case.",
     },
     Directive {
         section: Section::Route,
         name: "positions",
         kind: Kind::Flag { words: &[] },
         default: Default::Toml("false"),
-        handlers: &["push", "lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
-        doc: "Whether clients are told the position of each publication, so that they can come back to it: `{\"channel\":\"chat:1\",\"position\":\"9x3kd07f:17\",\"data\":…}` instead of the data alone, and `?since=9x3kd07f:17`, once for each channel, in the address of the next connection. It first hears `{\"subscribed\":\"chat:1\",\"position\":…,\"recovered\":true}`, then what it has missed. Channels whose namespace keeps no history have no position. Not with another `outbox_full` than `\"disconnect\"`: nothing may be missing. With `\"lua\"` the script subscribes them, and says where they have been: `conn:subscribe(channel, { since = … })`. See [the guide](../guide/history.md).",
+        doc: "Whether clients receive the position of each publication, so that they can recover: `{\"channel\":\"chat:1\",\"position\":\"9x3kd07f:17\",\"data\":…}` instead of the data alone, and `?since=9x3kd07f:17`, once per channel, in the address of the next connection. It first receives `{\"subscribed\":\"chat:1\",\"position\":…,\"recovered\":true}`, then what it has missed. Channels without history have no position. Only with `outbox_full = \"disconnect\"`, since nothing may be missing. With `\"lua\"` the script subscribes connections and passes their positions: `conn:subscribe(channel, { since = … })`. See [the guide](../guide/history.md).",
     },
     Directive {
         section: Section::Route,
@@ -293,7 +294,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("200"),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "With `compression`: how many times as long as it came a message may become, where it becomes longer than 1 MiB; more closes with 1009. Up to that length `message_bytes_max` alone counts, since repetitive JSON shrinks to less than a five-hundredth; what inflating costs is charged to its connection, which then waits for the others. Off (also `0`): up to `message_bytes_max`.",
+        doc: "With `compression`: the maximum ratio of a message's size to its compressed size, for messages above 1 MiB; a higher one closes with 1009. Up to that size only `message_bytes_max` applies, since repetitive JSON shrinks to less than a five-hundredth; the cost of inflating is charged to its connection, which then waits for others. Off (also `0`): up to `message_bytes_max`.",
     },
     Directive {
         section: Section::Route,
@@ -302,7 +303,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("\"off\""),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "How many messages, and pings, one connection may send, however many frames they come in: `\"20/s\"`, or `\"600/m\"`, which lets 600 come at once. With `handler = \"centrifuge\"` each command of a message counts, by whatever it comes (JSON, Protobuf, a request to `/emulation`); on the WebSocket of `handler = \"api\"` each user or channel that a command names. Off by default: whoever speaks faster than it is worked on waits anyway.",
+        doc: "The rate of messages and pings that one connection may send, however many frames they have: `\"20/s\"`, or `\"600/m\"`, which permits a burst of 600. With `handler = \"centrifuge\"` each command of a message counts, over any transport (JSON, Protobuf, a request to `/emulation`); on the WebSocket of `handler = \"api\"` each user or channel that a command names. Off by default: a client that sends faster than its messages are handled waits anyway.",
     },
     Directive {
         section: Section::Route,
@@ -311,7 +312,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("\"off\""),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "How many bytes of messages, after inflating, one connection may send: `\"64KiB/s\"`.",
+        doc: "The rate of bytes of messages, after inflating, that one connection may send: `\"64KiB/s\"`.",
     },
     Directive {
         section: Section::Route,
@@ -323,6 +324,6 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("\"delay\""),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "What becomes of what comes faster: a message, or a command and all that stand behind it in its message. `\"delay\"`: it waits, and the client with it, nothing is lost unless the client goes meanwhile. `\"drop\"`: it is dropped without an answer, and counted in `veche_messages_dropped_total`. `\"close\"`: the connection is closed with 1008 (3013 to clients of Centrifugo's protocol). Commands that come by requests to `/emulation` can't wait: they may be 5 s ahead, and what is further ahead ends the connection as `\"close\"` does.",
+        doc: "How to treat messages over the rate, or a command and all that follow it in its message. `\"delay\"`: they wait, and so does the client; nothing is lost unless the client leaves meanwhile. `\"drop\"`: they are dropped without an answer and counted in `veche_messages_dropped_total`. `\"close\"`: the connection is closed with 1008 (3013 for clients of Centrifugo's protocol). Commands by requests to `/emulation` cannot wait: they may be 5 s ahead, and further ones end the connection as `\"close\"` does.",
     },
 ];

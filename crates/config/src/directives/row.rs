@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use veche_frontends::registry::PROTOCOLS;
 use veche_types::nearest;
 
 use crate::value::Kind;
@@ -136,57 +137,57 @@ impl Section {
     )]
     pub(crate) fn doc(self) -> &'static str {
         match self {
-            Self::Server => "The process: its threads, its log, its control socket.",
+            Self::Server => "The process: its threads, log and control socket.",
             Self::AccessLog => {
-                "A line for each request that was answered and each WebSocket session that has ended, in a file of its own. There is none unless `file` says where."
+                "A log file with a line for each answered request and each finished WebSocket session. Disabled unless `file` is set."
             }
             Self::Listen => {
-                "An address to listen on, and who is expected there. Write one for each address; there is at least one. A peer that is silent for a minute is asked by TCP whether it is there (keep-alive), then every 15 seconds, and after four questions without an answer its connection ends: one that vanished is noticed within two minutes."
+                "An address to listen on and its role. One section per address, at least one. A peer that is silent for a minute is probed by TCP (keep-alive), then every 15 seconds, and after four probes without an answer its connection ends: a vanished peer is detected within two minutes."
             }
             Self::Acme => {
-                "Who issues the certificates of listeners with `tls = { acme = [\"NAME\"] }`, and where they are kept. Without the section the defaults count. See [the guide](../guide/tls.md#certificates-by-acme)."
+                "The issuer of certificates for listeners with `tls = { acme = [\"NAME\"] }`, and their storage. Without the section the defaults apply. See [the guide](../guide/tls.md#certificates-by-acme)."
             }
             Self::App => {
-                "A script that routes with `handler = \"lua\"` lead to. It runs once in each worker, for all its routes together. A script that needs no options can be named by its route, without a section of its own."
+                "A script for routes with `handler = \"lua\"`. It runs once in each worker, for all its routes together. A script without options can be named by its route, without a section."
             }
             Self::Service => {
-                "A script that works by itself, without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own, beside the connections of one of the workers."
+                "A script that runs without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own on one of the workers."
             }
             Self::Route => {
-                "Which requests a handler gets. The most specific path wins, whatever the order in the file: a literal piece before a parameter, a parameter before a prefix."
+                "The requests of a handler. The most specific path wins, whatever the order in the file: a literal segment over a parameter, a parameter over a prefix."
             }
             Self::Namespace => {
-                "What channels of one kind do beside reaching those who are subscribed. Channels of a namespace that is not named here remember nothing. See [the guide](../guide/history.md)."
+                "Options of channels, by the part of their name before `:`. Channels of a namespace without a section have no history. See [the guide](../guide/history.md)."
             }
             Self::History => {
-                "Where what channels remember is kept, beyond the life of the server process. See [the guide](../guide/history.md#on-disk)."
+                "Storage of history on disk, beyond the life of the server process. See [the guide](../guide/history.md#on-disk)."
             }
             Self::Limits => {
-                "What one client may take, and all of them together. The defaults are meant for a server on the open internet."
+                "Limits per client and in total. The defaults suit a server on the open internet."
             }
             Self::Jwt => {
-                "Tokens that say who a client is, for routes with `identity = \"jwt\"`: whose, and by which keys they are checked. See [the guide](../guide/identity.md)."
+                "Verification of tokens for routes with `identity = \"jwt\"`: issuers and keys. See [the guide](../guide/identity.md)."
             }
             Self::SubscriptionJwt => {
-                "Keys and rules for the subscription tokens of routes with `handler = \"centrifuge\"` and `identity = \"jwt\"`, where they differ from those of connection tokens. Without the section `[jwt]` counts for both; with it nothing of `[jwt]` counts for subscription tokens."
+                "Keys and rules for the subscription tokens of routes with `handler = \"centrifuge\"` and `identity = \"jwt\"`, where they differ from those of connection tokens. Without the section `[jwt]` applies to both; with it nothing of `[jwt]` applies to subscription tokens."
             }
             Self::IdentityHook => {
-                "How the back end is asked who a client is, for routes with `identity = \"http:URL\"`. See [the guide](../guide/identity.md)."
+                "Requests to the back end for the user of a handshake, for routes with `identity = \"http:URL\"`. See [the guide](../guide/identity.md)."
             }
             Self::Hooks => {
-                "What clients of routes with `handler = \"centrifuge\"` may do by the word of the back end, which is asked over HTTP before their command is carried out, as Centrifugo asks its proxies. Each kind of command has a URL of its own, and those without one are not asked about; it is one back end for all such routes, and which channels are asked about each `[[namespace]]` says. See [the guide](../guide/hooks.md)."
+                "Requests to the back end that decide on commands of clients on routes with `handler = \"centrifuge\"`, as Centrifugo's proxies do. Each kind of command has a URL of its own, and those without one have no hook; `[[namespace]]` determines the channels. See [the guide](../guide/hooks.md)."
             }
             Self::Pam => {
-                "How the passwords of clients are judged by the machine's PAM, for routes with `identity = \"pam:SERVICE\"`. See [the guide](../guide/identity.md#passwords-of-the-machine)."
+                "Checks of passwords by the machine's PAM, for routes with `identity = \"pam:SERVICE\"`. See [the guide](../guide/identity.md#passwords-of-the-machine)."
             }
             Self::Events => {
-                "What happens to channels and users, told to the back end. See [the guide](../guide/events.md)."
+                "Reports of changes of channels and users to the back end. See [the guide](../guide/events.md)."
             }
             Self::Api => {
                 "The API for the back end, on every internal listener under `/api/` and on routes with `handler = \"api\"`."
             }
             Self::Admin => {
-                "The operator's page, on every internal listener under `/admin/`: figures as they change, channels and users, the log. There is none without a key. See [the guide](../guide/admin.md)."
+                "The operator's page, on every internal listener under `/admin/`: live figures, channels and users, the log. Disabled without a key. See [the guide](../guide/admin.md)."
             }
         }
     }
@@ -199,7 +200,7 @@ pub(crate) struct Directive {
     pub name: &'static str,
     pub kind: Kind,
     pub default: Default,
-    /// Of `[[route]]`: the handlers it means something to; empty for all.
+    /// Of `[[route]]`: see [`Directive::handlers`]; empty for all.
     pub handlers: &'static [&'static str],
     pub change: Change,
     /// Markdown, one paragraph.
@@ -208,6 +209,26 @@ pub(crate) struct Directive {
         expect(dead_code, reason = "a test writes the reference from it")
     )]
     pub doc: &'static str,
+}
+
+impl Directive {
+    /// Returns the handlers that it means something to; none where it means something to all.
+    pub fn handlers(&self) -> impl Iterator<Item = &'static str> {
+        self.handlers.iter().flat_map(|word| {
+            let protocols = PROTOCOLS.iter().filter(move |protocol| match *word {
+                EACH_PROTOCOL => true,
+                ITS_PROTOCOLS => protocol.takes(self.name),
+                _ => false,
+            });
+            let other = Some(*word).filter(|word| OTHER_HANDLERS.contains(word));
+            protocols.map(|protocol| protocol.name).chain(other)
+        })
+    }
+
+    /// Whether it means something to a handler.
+    pub fn concerns(&self, handler: &str) -> bool {
+        self.handlers.is_empty() || self.handlers().any(|one| one == handler)
+    }
 }
 
 impl Section {
@@ -265,12 +286,34 @@ pub(crate) enum Change {
     Restart,
 }
 
-/// The names that `handler` takes.
-pub(crate) const HANDLERS: &[&str] = &["push", "echo", "static", "api", "lua", "centrifuge"];
-/// Those of them that open WebSockets.
-pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &["push", "echo", "api", "lua", "centrifuge"];
-/// Handlers that may lead to an application.
-pub(crate) const APP_HANDLERS: &[&str] = &["lua", "centrifuge"];
+/// Handlers that are no client protocols.
+const OTHER_HANDLERS: [&str; 3] = ["static", "api", "lua"];
+
+/// The names that `handler` takes: client protocols first.
+pub(crate) static HANDLERS: [&str; PROTOCOLS.len() + OTHER_HANDLERS.len()] = {
+    let mut all = [""; PROTOCOLS.len() + OTHER_HANDLERS.len()];
+    let mut next = 0;
+    while next < all.len() {
+        all[next] = match next.checked_sub(PROTOCOLS.len()) {
+            None => PROTOCOLS[next].name,
+            Some(other) => OTHER_HANDLERS[other],
+        };
+        next += 1;
+    }
+    all
+};
+
+/// Among a directive's handlers: each client protocol.
+const EACH_PROTOCOL: &str = "each protocol";
+/// Among a directive's handlers: each client protocol that has the directive among its options.
+const ITS_PROTOCOLS: &str = "protocols with this option";
+
+/// Handlers that open WebSockets.
+pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua"];
+/// An application, and client protocols with this option.
+pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua"];
+/// Client protocols with this option alone.
+pub(crate) const PROTOCOL_HANDLERS: &[&str] = &[ITS_PROTOCOLS];
 /// The names that `role` takes.
 pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];
 

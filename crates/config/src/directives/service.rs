@@ -14,13 +14,13 @@ pub(super) static SERVICE: &[Directive] = &[
             expected: "a name of letters, digits, \"-\" and \"_\"",
         },
         Default::Required,
-        "What the log calls it. Unlike the names of other services and of apps.",
+        "The name used by the log. Unique among services and apps.",
     ),
     Section::Service.row(
         "script",
         SCRIPT,
         Default::Required,
-        "The Lua file that is run. What it `require`s is looked for in its folder.",
+        "The Lua file to run. Modules are loaded from its folder.",
     ),
     Section::Service.row(
         "instances",
@@ -30,7 +30,7 @@ pub(super) static SERVICE: &[Directive] = &[
             words: &[],
         },
         Default::Toml("1"),
-        "How many of it run, each in a VM of its own and spread over the workers. `run` gets the number of its instance, from 1, and how many there are.",
+        "The number of instances, each in a VM of its own and spread over the workers. `run` gets the number of its instance, from 1, and the number of instances.",
     ),
     Section::Service.row(
         "restart",
@@ -39,24 +39,24 @@ pub(super) static SERVICE: &[Directive] = &[
             hidden: &[],
         },
         Default::Toml("\"on-failure\""),
-        "What happens when `run` is over. `\"on-failure\"`: after an error it begins again in a new VM, at first after 200 ms, then after twice as long each time, 30 s at most; once it has run for 30 s, from the beginning. When it returns and all that it has begun has ended, it is done. `\"always\"`: it begins again then too. `\"never\"`: it does not.",
+        "When a service restarts. `\"on-failure\"`: after an error in a new VM, first after 200 ms, then with doubled delays up to 30 s; after a run of 30 s, from 200 ms again. When `run` has returned and everything that it started has ended, it is finished. `\"always\"`: it restarts then too. `\"never\"`: it does not restart.",
     ),
     Section::Service.row(
         "memory",
         MEMORY,
         Default::Toml("\"64MiB\""),
-        "Of one instance: see `memory` of `[[app]]`.",
+        "Per instance: see `memory` of `[[app]]`.",
     ),
     Section::Service.row(
         "cpu_budget",
         CPU_BUDGET,
         Default::Toml("\"20ms\""),
-        "Time on the processor between two waits: see `cpu_budget` of `[[app]]`.",
+        "CPU time between two waits: see `cpu_budget` of `[[app]]`.",
     ),
     Section::Service.row(
         "options",
         Kind::Table,
         Default::Unset("an empty table"),
-        "Whatever the script wants to know: see `options` of `[[app]]`.",
+        "Options for the script: see `options` of `[[app]]`.",
     ),
 ];

@@ -128,7 +128,7 @@ fn an_app_decides_on_a_route_that_leads_to_it() {
                 .all(|why| why.contains("no route leads to it")),
             "{warnings:?}"
         );
-        let Handler::Centrifuge { app: Some(app), .. } = &config.routes[0].handler else {
+        let Handler::Session { app: Some(app), .. } = &config.routes[0].handler else {
             panic!("{:?}", config.routes);
         };
         assert_eq!(*app, usize::from(route.starts_with("script")));

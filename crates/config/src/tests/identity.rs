@@ -11,7 +11,7 @@ use veche_pam::Service;
 use super::bad::{says, says_after_listen};
 use super::{LISTEN, good};
 use crate::identity::Previous;
-use crate::{Handler, Identity, KeySource, Published};
+use crate::{Identity, KeySource, Published};
 
 /// A route with this identity.
 fn route(identity: &str) -> String {
@@ -103,7 +103,7 @@ fn the_rest_of_the_sections() {
     assert_eq!(config.jwt, None);
     assert_eq!(config.identity_hook.headers, ["cookie", "authorization"]);
     assert_eq!(config.identity_hook.cache_time, None);
-    let Handler::Push { identity, .. } = &config.routes[0].handler else {
+    let Some(identity) = config.routes[0].handler.identity() else {
         panic!("it is one");
     };
     let url = "http://127.0.0.1:9000/who".to_owned();
@@ -250,7 +250,7 @@ fn what_is_wrong() {
 fn passwords() {
     let config = good(&route("pam:veche"));
     assert_eq!(config.warnings, []);
-    let Handler::Push { identity, .. } = &config.routes[0].handler else {
+    let Some(identity) = config.routes[0].handler.identity() else {
         panic!("it is one");
     };
     assert_eq!(identity.to_string(), "pam:veche");

@@ -6,7 +6,7 @@ use veche_hub::{Access, Differences, Recovery, Subscribing};
 
 use super::bad::says_after_listen;
 use super::{LISTEN, good};
-use crate::types::{Handler, History, Namespace};
+use crate::types::{History, Namespace};
 
 #[test]
 fn namespaces_remember_as_they_say() {
@@ -229,7 +229,7 @@ fn routes_may_tell_positions() {
     let config = good(&format!(
         "{LISTEN}[[route]]\npath = \"/\"\nhandler = \"push\"\npositions = true\nchannels = [\"*\"]\n"
     ));
-    let Handler::Push { websocket, .. } = &config.routes[0].handler else {
+    let Some(websocket) = config.routes[0].handler.websocket() else {
         panic!("{:?}", config.routes[0].handler);
     };
     assert!(websocket.has_positions);

@@ -162,7 +162,7 @@ fn users_by_their_certificates() {
         "{}{route}",
         listener(&format!("{tls}client_ca = \"ca.pem\""))
     ));
-    let crate::Handler::Push { identity, .. } = &config.routes[0].handler else {
+    let Some(identity) = config.routes[0].handler.identity() else {
         panic!("{:?}", config.routes[0]);
     };
     assert_eq!(*identity, Identity::Certificate(crate::Field::Email));

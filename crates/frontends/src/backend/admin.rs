@@ -20,23 +20,6 @@ use crate::http::{api_error, guessing};
 
 pub use crate::context::look::Look;
 
-/// Where the page's files are.
-pub(crate) const ROOT: &str = "builtin:admin";
-
-/// What browsers may do with them: load nothing from elsewhere, run nothing that is not a file of ours, and show them
-/// in no other page.
-pub(crate) const HEADERS: &[(&str, &str)] = &[
-    (
-        "Content-Security-Policy",
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    ("X-Frame-Options", "DENY"),
-    ("Referrer-Policy", "no-referrer"),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-];
-
 /// Applies the filters in the body of a call, which may be empty.
 pub(crate) fn narrowed(look: Look, body: &[u8]) -> Result<Look, BadCommand> {
     if !matches!(look, Look::Log { .. }) || body.iter().all(u8::is_ascii_whitespace) {

@@ -26,6 +26,7 @@ use crate::context::publishing::Publisher;
 use crate::context::shared::Shared;
 use crate::context::step::Block;
 use crate::http::api_error::error_body;
+use crate::http::call::{ApiCall, CallEnd};
 use crate::http::reply::Refusal;
 use crate::http::{api_error, guessing};
 
@@ -41,19 +42,10 @@ pub(crate) struct Call {
 /// The header by which a caller asks for statuses of errors, and its value.
 const ERROR_MODE: (&str, &[u8]) = ("x-centrifugo-error-mode", b"transport");
 
-/// What came of carrying out a call.
-pub(crate) enum CallEnd {
-    /// The body of the answer.
-    Answered(Answers),
-    /// It is not carried out now.
-    Refused(Refusal),
-    /// Resume it later.
-    Waits(Block),
-}
+impl ApiCall for Call {
+    type Answers = Answers;
 
-impl Call {
-    /// Judges the head of a call; `below` is the path below `/api`.
-    pub(crate) fn begin(
+    fn begin(
         head: &Head<'_>,
         below: &str,
         client: IpAddr,
@@ -71,8 +63,8 @@ impl Call {
         Self::of(head, Method::of(name), publisher)
     }
 
-    /// The same of a call of the admin page, which has methods of its own beside these.
-    pub(crate) fn begin_admin(
+    /// The admin page has methods of its own beside the API's.
+    fn begin_admin(
         head: &Head<'_>,
         name: &str,
         is_tls: bool,
@@ -85,6 +77,39 @@ impl Call {
         Self::of(head, method, Publisher::default())
     }
 
+    fn run(&mut self, body: &[u8], id: ConnectionId, shared: &mut Shared) -> CallEnd<Answers> {
+        match self.begin_to(body, id, shared) {
+            Err(Unwilling::Busy(busy)) => {
+                shared.stats.push_turned_away(busy);
+                CallEnd::Refused(api_error::busy(busy))
+            }
+            Err(Unwilling::Bad(BadCommand { why, code, .. })) => {
+                shared.stats.pushes_refused.add(1);
+                self.answered_with(Answers::whole(error_body(code, &why)))
+            }
+            Ok(Some(block)) => CallEnd::Waits(block),
+            Ok(None) => self.end(),
+        }
+    }
+
+    fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> CallEnd<Answers> {
+        if !self.backend.resume(id, shared) {
+            return CallEnd::Waits(Block::Credit);
+        }
+        if let Some(batch) = &mut self.batch
+            && let Some(block) = batch.advance(&mut self.backend, id, shared)
+        {
+            return CallEnd::Waits(block);
+        }
+        self.end()
+    }
+
+    fn answered(&mut self, ticket: Ticket, answer: Answer) {
+        self.backend.answered(ticket, answer);
+    }
+}
+
+impl Call {
     fn of(head: &Head<'_>, method: Method, publisher: Publisher) -> Result<Self, Refusal> {
         let has_body =
             head.framing != Framing::None || head.header_bytes("content-length").is_some();
@@ -121,22 +146,6 @@ impl Call {
         })
     }
 
-    /// Carries the call out.
-    pub(crate) fn run(&mut self, body: &[u8], id: ConnectionId, shared: &mut Shared) -> CallEnd {
-        match self.begin_to(body, id, shared) {
-            Err(Unwilling::Busy(busy)) => {
-                shared.stats.push_turned_away(busy);
-                CallEnd::Refused(api_error::busy(busy))
-            }
-            Err(Unwilling::Bad(BadCommand { why, code, .. })) => {
-                shared.stats.pushes_refused.add(1);
-                self.answered_with(Answers::whole(error_body(code, &why)))
-            }
-            Ok(Some(block)) => CallEnd::Waits(block),
-            Ok(None) => self.end(),
-        }
-    }
-
     /// Returns what has to be waited for before it goes on.
     fn begin_to(
         &mut self,
@@ -153,23 +162,7 @@ impl Call {
         Ok((progress == Progress::Unfinished).then_some(Block::Credit))
     }
 
-    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> CallEnd {
-        if !self.backend.resume(id, shared) {
-            return CallEnd::Waits(Block::Credit);
-        }
-        if let Some(batch) = &mut self.batch
-            && let Some(block) = batch.advance(&mut self.backend, id, shared)
-        {
-            return CallEnd::Waits(block);
-        }
-        self.end()
-    }
-
-    pub(crate) fn answered(&mut self, ticket: Ticket, answer: Answer) {
-        self.backend.answered(ticket, answer);
-    }
-
-    fn end(&mut self) -> CallEnd {
+    fn end(&mut self) -> CallEnd<Answers> {
         let answer = match &mut self.batch {
             Some(batch) => batch.answers(&mut self.backend),
             None => self.backend.take_answers().map(Answers::one),
@@ -181,7 +174,7 @@ impl Call {
     }
 
     /// Several commands in one call have an answer each, and so no status.
-    fn answered_with(&self, answers: Answers) -> CallEnd {
+    fn answered_with(&self, answers: Answers) -> CallEnd<Answers> {
         let error = match &self.batch {
             None if self.has_status => answers.error(),
             _ => None,

@@ -12,8 +12,8 @@ use std::slice;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, ConnectionId, Connections, Deed, Glob, Instructed, Instruction, Outcome,
-    Payload, PayloadRef, PublishOptions, Published, Question, Ticket,
+    Answer, Caller, ChannelName, ConnectionId, Connections, Deed, Glob, Instructed, Instruction,
+    Outcome, Payload, PayloadRef, PublishOptions, Published, Question, Ticket,
 };
 use veche_proto::websocket::MessageKind;
 use veche_types::codes::{CloseCode, ErrorCode};
@@ -350,7 +350,11 @@ impl Backend {
         shared.ports.censuses.push(Census {
             channel: channel?,
             name: who.name.as_ref().map(|name| name.0.as_ref().into()),
-            from: (shared.hub.worker(), session, ticket),
+            caller: Caller {
+                worker: shared.hub.worker(),
+                session,
+                ticket,
+            },
         });
         let workers = u32::from(shared.hub.workers());
         let content = Content::Connections(Connections::default());

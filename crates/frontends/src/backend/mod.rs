@@ -5,6 +5,7 @@ pub(crate) mod api;
 pub mod command;
 mod execution;
 pub(crate) mod lines;
+mod socket;
 
 pub(crate) use crate::http::api_error::status_of;
 pub use crate::http::api_error::write_error;

@@ -9,25 +9,23 @@ use crate::context::census::Census;
 use crate::context::members::connection_id;
 use crate::context::shared::Shared;
 
-impl Census {
-    /// Those of this worker. `find` knows its connections.
-    pub fn take<'c>(
-        &self,
-        shared: &Shared,
-        find: impl Fn(ConnectionId) -> Option<&'c Connection>,
-    ) -> Answer {
-        let mut all = Connections::default();
-        for id in shared.hub.sessions_of(&self.channel) {
-            let Some(connection) = find(id) else { continue };
-            let is_meant = |name: &str| connection.about().name == name;
-            if self.name.as_deref().is_none_or(is_meant)
-                && !all.push(connection.described(id, shared))
-            {
-                break;
-            }
+/// Returns the connections of this worker that are asked for. `find` knows its connections.
+pub fn list_connections<'c>(
+    census: &Census,
+    shared: &Shared,
+    find: impl Fn(ConnectionId) -> Option<&'c Connection>,
+) -> Answer {
+    let mut all = Connections::default();
+    for id in shared.hub.sessions_of(&census.channel) {
+        let Some(connection) = find(id) else { continue };
+        let is_meant = |name: &str| connection.about().name == name;
+        if census.name.as_deref().is_none_or(is_meant)
+            && !all.push(connection.described(id, shared))
+        {
+            break;
         }
-        Answer::Connections(all)
     }
+    Answer::Connections(all)
 }
 
 impl Connection {
@@ -45,9 +43,9 @@ impl Connection {
         Connected {
             client,
             user: own.unwrap_or_default().into(),
-            handler: about.handler,
-            transport: about.transport,
-            protocol: about.protocol,
+            handler: about.handler.into(),
+            transport: about.transport.into(),
+            protocol: about.protocol.into(),
             route: about.route.into(),
             address: self.peer,
             name: about.name.into(),

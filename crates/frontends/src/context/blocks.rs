@@ -3,40 +3,7 @@
 //! Who keeps them is [`Process`](crate::Process)'s business: they are the same for all workers.
 
 pub use veche_jwt::TOKEN_ID_BYTES_MAX;
-
-/// What the back end says of users and tokens. Each holds until it is taken back, or until its time, in seconds since
-/// 1970.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Block {
-    /// The user is not let in.
-    User {
-        /// Whom.
-        user: String,
-        /// Until then; `None`: until he is let in again.
-        until_s: Option<u64>,
-    },
-    /// He is let in again.
-    UserNoMore {
-        /// Whom.
-        user: String,
-    },
-    /// A token does not hold.
-    Token {
-        /// Its `jti` (RFC 7519, section 4.1.7).
-        id: String,
-        /// Until then; `None`: for ever.
-        until_s: Option<u64>,
-    },
-    /// Tokens of a user do not hold.
-    TokensOf {
-        /// Whose.
-        user: String,
-        /// Those that were issued before, by `iat` (RFC 7519, section 4.1.6), and those that don't say when.
-        issued_before_s: u64,
-        /// Until then; `None`: for ever.
-        until_s: Option<u64>,
-    },
-}
+pub use veche_nodes::{Block, NotBlocked};
 
 /// What of a token tells whether it was revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +14,4 @@ pub struct Issued<'a> {
     pub id: Option<&'a str>,
     /// Its `iat`, in seconds since 1970.
     pub at_s: Option<u64>,
-}
-
-/// Why a block is not taken, or not for good.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotBlocked {
-    /// There are as many as there may be.
-    #[error("too many users and tokens are blocked")]
-    TooMany,
-    /// It is in force, and could not be written down: the next process may not know it.
-    #[error("it holds until the server process ends, since it can't be written down: {0}")]
-    NotWritten(String),
 }

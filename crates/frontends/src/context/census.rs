@@ -1,19 +1,6 @@
-//! Which connections there are: asked by a back end of one worker, and told by all of them.
+//! Which connections there are, and what each knows of itself.
 
-use std::sync::Arc;
-
-use veche_hub::{ConnectionId, Ticket, WorkerId};
-
-/// Who hears a channel, which may be a user's own. Every worker says it of its connections.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Census {
-    /// Which channel.
-    pub channel: Arc<str>,
-    /// Only clients that call themselves so.
-    pub name: Option<Box<str>>,
-    /// Whose the answer is.
-    pub from: (WorkerId, ConnectionId, Ticket),
-}
+pub use veche_nodes::Census;
 
 /// What a connection knows of itself.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,8 +1,21 @@
-//! Tells clients where an application has subscribed them.
+//! Subscriptions that clients have not asked for: by an application, and by a back end.
 
-use veche_hub::{ConnectionId, Joined};
+use std::sync::Arc;
 
+use veche_hub::{Answer, ChannelName, ConnectionId, Joined, Subscribe, SubscribeOptions, Ticket};
+
+use crate::context::note::NoteLevel;
 use crate::context::shared::Shared;
+
+/// What became of a subscription for a back end.
+pub(crate) enum Enrolled {
+    /// The channel's home is here and has answered.
+    Now(Answer),
+    /// The answer comes with the ticket.
+    Later,
+    /// The session is not subscribed.
+    Not,
+}
 
 impl Shared {
     /// Tells a client where an application has subscribed it, where its route tells positions, and gives it what it has
@@ -27,5 +40,49 @@ impl Shared {
         joined.recovered.as_ref()?;
         self.stats.recovery(is_whole);
         Some(is_whole)
+    }
+
+    /// Subscribes a session to what a back end wants, where its protocol has no subscriptions of its own.
+    pub(crate) fn enroll(
+        &mut self,
+        id: ConnectionId,
+        wanted: &Subscribe,
+        ticket: Ticket,
+    ) -> Enrolled {
+        if wanted.expires_at_s.is_some() {
+            let why = "not subscribed: only Centrifuge clients' subscriptions can expire";
+            self.note(id, NoteLevel::Warn, why);
+            return Enrolled::Not;
+        }
+        let Ok(name) = ChannelName::new(&wanted.channel) else {
+            return Enrolled::Not;
+        };
+        let joining = SubscribeOptions {
+            since: wanted.since.map(|since| Arc::from([since])),
+            client: (!wanted.is_hidden).then(|| self.member(id, name)).flatten(),
+            ..SubscribeOptions::default()
+        };
+        let answers = self.ports.answers.len();
+        if let Err(error) = self
+            .hub
+            .subscribe(id, name, ticket, &joining, &mut self.ports)
+        {
+            self.note(id, NoteLevel::Info, format!("not subscribed: {error}"));
+            return Enrolled::Not;
+        }
+        // Answered within the call where the home is here; then before anything else is heard.
+        match self.ports.answers.len() > answers {
+            true => self
+                .ports
+                .answers
+                .pop_back()
+                .map_or(Enrolled::Later, |(.., answer)| Enrolled::Now(answer)),
+            false => Enrolled::Later,
+        }
+    }
+
+    /// Ends a subscription for a back end. Returns whether there was one.
+    pub(crate) fn dismiss(&mut self, id: ConnectionId, channel: &str) -> bool {
+        ChannelName::new(channel).is_ok_and(|name| self.hub.unsubscribe(id, name, &mut self.ports))
     }
 }

@@ -20,6 +20,7 @@ use crate::context::hooks::{Decider, Deciders, Kind};
 use crate::context::identity::Identity;
 use crate::context::origin;
 use crate::context::pace::Pacing;
+use crate::context::protocol::Protocol;
 
 pub use headers::{BadHeader, Headers};
 pub use router::{Found, Router};
@@ -27,10 +28,8 @@ pub use router::{Found, Router};
 /// What a route leads to, with that handler's own options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handler {
-    /// Users and channels: what the back end pushes reaches the client.
-    Push,
-    /// Every message comes back to its sender.
-    Echo,
+    /// Sessions of a client protocol.
+    Session(&'static Protocol),
     /// Files below `root`.
     Static {
         /// A folder, or `builtin:NAME` for files embedded in the binary.
@@ -47,8 +46,6 @@ pub enum Handler {
         /// How long it may take to answer a request, and from part to part of a response; 0 for as long as it likes.
         request_timeout_ms: u64,
     },
-    /// Clients of Centrifugo's protocol. By what they come is said by the last piece of their path.
-    Centrifuge,
     /// The operator's page, and what it calls.
     Admin,
     /// `GET /health`.
@@ -65,10 +62,15 @@ impl Handler {
 
     /// Whether a WebSocket may be opened here.
     pub fn takes_websocket(&self) -> bool {
-        matches!(
-            self,
-            Self::Push | Self::Echo | Self::Api | Self::Lua { .. } | Self::Centrifuge
-        )
+        matches!(self, Self::Session(_) | Self::Api | Self::Lua { .. })
+    }
+
+    /// The application that it leads to.
+    pub(crate) fn app(&self) -> Option<AppId> {
+        match self {
+            Self::Lua { app, .. } => Some(*app),
+            _ => None,
+        }
     }
 }
 
@@ -155,7 +157,7 @@ mod tests {
         let mut r = Route {
             path: "/ws".to_owned(),
             methods: Vec::new(),
-            handler: Handler::Push,
+            handler: Handler::Api,
             headers: None,
             identity: Identity::None,
             channels: vec![

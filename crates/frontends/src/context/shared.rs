@@ -46,8 +46,8 @@ pub struct Shared {
     pub ports: Ports,
     /// The configuration in force.
     pub site: Arc<Site>,
-    /// For what comes in; outboxes have their own.
-    pub codecs: Codecs,
+    /// For what comes in; outboxes have their own. Taken out while a session works on a message, which may lie there.
+    pub(crate) codecs: Option<Box<Codecs>>,
     /// What connections may still do in this turn.
     pub work: Work,
     /// The time of this turn.
@@ -78,8 +78,6 @@ pub struct Shared {
     pub apps: Option<Box<dyn Apps>>,
     /// Sessions whose waiting handler has ended; the worker calls [`Connection::app_ready`](crate::Connection::app_ready).
     pub app_ready: Vec<ConnectionId>,
-    /// For what comes in for applications, which are handed `Shared` while a message lies there; taken out meanwhile.
-    pub(crate) app_codecs: Option<Box<Codecs>>,
     /// For the log; the worker writes them down after each batch.
     pub notes: Vec<Note>,
     /// What was noted in this second, by kind; there are as many kinds as places that note something.
@@ -121,7 +119,7 @@ impl Shared {
             hub,
             ports,
             site,
-            codecs: Codecs::default(),
+            codecs: Some(Box::default()),
             work: Work::default(),
             now: Now::default(),
             date: Date::default(),
@@ -136,7 +134,6 @@ impl Shared {
             waiting_for_turn: Waiting::default(),
             apps: None,
             app_ready: Vec::new(),
-            app_codecs: None,
             notes: Vec::new(),
             note_kinds: Vec::new(),
             notes_second: 0,
@@ -175,18 +172,15 @@ impl Shared {
 
     /// Kept compression contexts count against this budget, which other workers may share. Before the first connection.
     pub fn set_context_budget(&mut self, budget: &Arc<ContextBudget>) {
-        self.codecs = Codecs::with_budget(Arc::clone(budget));
+        self.codecs = Some(Box::new(Codecs::with_budget(Arc::clone(budget))));
         self.ports.outboxes.set_context_budget(budget);
     }
 
-    /// What compressing and inflating have cost since the last call, both ways and for applications too; see
-    /// [`Codecs::take_work`].
+    /// What compressing and inflating have cost since the last call, both ways; see [`Codecs::take_work`].
     #[inline]
     pub(crate) fn take_codec_work(&mut self) -> u64 {
-        let apps = self.app_codecs.as_mut();
-        self.codecs.take_work()
-            + self.ports.outboxes.take_codec_work()
-            + apps.map_or(0, |codecs| codecs.take_work())
+        let codecs = self.codecs.as_mut();
+        codecs.map_or(0, |codecs| codecs.take_work()) + self.ports.outboxes.take_codec_work()
     }
 
     /// Begins another connection's share of the turn's work. What was compressed meanwhile is not charged to it.
@@ -199,8 +193,7 @@ impl Shared {
     /// Gives memory back that a spike has left and nothing needed since the last call; to be called about once a
     /// second until it says that there is no more.
     pub fn trim(&mut self) -> bool {
-        self.codecs.trim();
-        if let Some(codecs) = &mut self.app_codecs {
+        if let Some(codecs) = &mut self.codecs {
             codecs.trim();
         }
         self.hub.look_after();

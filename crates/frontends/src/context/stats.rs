@@ -163,13 +163,13 @@ pub struct Stats {
     pub accepted: Cell,
     /// Accepts that had to wait: at the cap, or out of descriptors.
     pub accepts_stalled: Cell,
-    /// Connections and requests that were turned away, by reason.
+    /// Refused connections and requests, by reason.
     pub turned_away: [Cell; TurnedAway::ALL.len()],
     /// Handshakes by outcome.
     pub handshakes: [Cell; Handshake::ALL.len()],
     /// Wrong keys, in the order of [`Lock::ALL`].
     pub wrong_keys: [Cell; Lock::ALL.len()],
-    /// Tokens that did not hold, at handshakes and renewals, in the order of [`Refusal::ALL`].
+    /// Invalid tokens, at handshakes and renewals, in the order of [`Refusal::ALL`].
     pub tokens_refused: [Cell; Refusal::ALL.len()],
     /// Tokens that took the place of older ones of their sessions.
     pub tokens_renewed: Cell,
@@ -179,7 +179,7 @@ pub struct Stats {
     pub seals: [Cell; 2],
     /// The same by version: TLS 1.2, TLS 1.3.
     pub seal_versions: [Cell; 2],
-    /// TLS handshakes of clients that failed, by reason.
+    /// Failed TLS handshakes of clients, by reason.
     pub seal_failures: [Cell; SealFailure::ALL.len()],
     /// HTTP answers by class of status: 1xx to 5xx.
     pub answers: [Cell; 5],
@@ -187,7 +187,7 @@ pub struct Stats {
     pub messages_received: Cell,
     /// See [`Stats::messages_received`].
     pub message_bytes_received: Cell,
-    /// Times that a client was not read from because it spoke too fast.
+    /// Times that a client over its rate was not read from.
     pub paced: Cell,
     /// Messages of clients that came too fast and were dropped.
     pub messages_dropped: Cell,
@@ -207,26 +207,26 @@ pub struct Stats {
     pub pushes_refused: Cell,
     /// Commands of back ends that were good but not carried out: too fast, short of memory.
     pub pushes_turned_away: [Cell; 2],
-    /// Publications that clients did not get because they read too slowly: the oldest, those replaced by later ones,
+    /// Publications not delivered to slow clients: the oldest, those replaced by later ones,
     /// those of namespaces that would rather have them missed.
     pub publications_dropped: [Cell; 3],
     /// Connections to which publications of here-homed channels were handed.
     pub fanned_out: Cell,
     /// Connections closed because they did not read.
     pub slow_consumers: Cell,
-    /// Connections closed because nothing was heard of them.
+    /// Connections closed because they were silent.
     pub silent_closed: Cell,
     /// Handlers of applications that failed or were stopped.
     pub app_errors: Cell,
-    /// Coroutines of applications that wait.
+    /// Waiting coroutines of applications.
     pub app_coroutines: Cell,
     /// Memory of applications' VMs, in bytes.
     pub app_memory_bytes: Cell,
-    /// Instances of services that run.
+    /// Running instances of services.
     pub services_running: Cell,
     /// Times that an instance of a service began again.
     pub service_restarts: Cell,
-    /// Connections closed for breaking a protocol.
+    /// Connections closed because of a protocol violation.
     pub protocol_errors: Cell,
     /// Mail waiting for this worker.
     pub mailbox_depth: Cell,
@@ -242,9 +242,9 @@ pub struct Stats {
     pub streams: Cell,
     /// See [`Stats::streams`].
     pub history_bytes: Cell,
-    /// Publications that channels forgot before their time, for lack of room.
+    /// Publications evicted from history before they expired.
     pub history_evicted: Cell,
-    /// Joins and leaves of which subscribers were not told, for lack of room.
+    /// Joins and leaves not sent to subscribers because a queue was full.
     pub joins_untold: Cell,
     /// What waits here, its home, until it is on disk.
     pub history_pending: Cell,

@@ -11,7 +11,8 @@ use veche_hub::ConnectionId;
 use veche_proto::http::{self, HEAD_BYTES_MAX, HEADERS_MAX, Head, Status, encoded_path};
 use veche_types::AppId;
 
-use super::{Http, State};
+use super::protocol::{Above, Opened, Opening as _};
+use super::{Http, Next, State};
 use crate::context::app::{AppAnswer, Body, Gone, Outcome, Params, Request, Response, Verdict};
 use crate::context::identity::{Named, is_valid_user};
 use crate::context::journal::SlowKind;
@@ -23,7 +24,6 @@ use crate::context::step::{Block, Then};
 use crate::http::reply::{Refusal, Reply, write_response};
 use crate::http::stream;
 use crate::http::upgrade::{Candidate, Refused, Registration, judge};
-use crate::websocket::Socket;
 
 /// A request's head, kept until there is everything to answer it with.
 pub(crate) struct KeptRequest {
@@ -98,7 +98,7 @@ fn request<'a>(
     }
 }
 
-impl Http {
+impl<A: Above> Http<A> {
     /// A whole request for an application.
     pub(super) fn ask(
         &mut self,
@@ -108,7 +108,7 @@ impl Http {
         user: Option<&str>,
         body: &[u8],
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         let Question { route, head, raw } = question;
         let reply = self.reply(head);
         shared.ports.outboxes.journal.set_user(id, user);
@@ -137,7 +137,7 @@ impl Http {
         kept: &KeptRequest,
         body: &[u8],
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         let question = Question {
             route: &kept.route,
             head: &kept.head(),
@@ -153,7 +153,7 @@ impl Http {
         head: &Head<'_>,
         response: &Response,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         let reply = self.reply(head);
         self.state = State::Head;
         match &response.body {
@@ -171,9 +171,9 @@ impl Http {
         &mut self,
         id: ConnectionId,
         app: AppId,
-        mut candidate: Candidate<'_, '_>,
+        mut candidate: Candidate<'_, '_, A::Session>,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         let asked = &mut candidate.named.asked;
         asked.get_or_insert_with(|| shared.process.endings());
         let user = candidate.named.user.as_deref();
@@ -204,10 +204,10 @@ impl Http {
     fn carry_out(
         &mut self,
         id: ConnectionId,
-        mut candidate: Candidate<'_, '_>,
+        mut candidate: Candidate<'_, '_, A::Session>,
         verdict: Verdict,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         let (head, reply) = (candidate.head, self.reply(candidate.head));
         let (user, protocol) = match verdict {
             Verdict::Accept { user, protocol } => (user, protocol),
@@ -249,11 +249,11 @@ impl Http {
     pub(super) fn register(
         &mut self,
         id: ConnectionId,
-        candidate: Candidate<'_, '_>,
+        candidate: Candidate<'_, '_, A::Session>,
         user: Option<String>,
         protocol: Option<&str>,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         let (head, raw, route) = (candidate.head, candidate.raw, candidate.route);
         let app = candidate.app();
         shared.ports.outboxes.journal.set_user(id, user.as_deref());
@@ -265,10 +265,10 @@ impl Http {
             }
         };
         if registration.is_complete() {
-            let mut socket = registration.open(id, shared);
+            let mut opened = registration.open(id, shared);
             let request = request(head, route, self.client, user.as_deref(), b"");
-            socket.opened(id, &request, shared);
-            return Then::Become(socket);
+            opened.session.opened(id, &request, shared);
+            return Then::Become(opened);
         }
         if app.is_some() {
             registration.opening = Some(Box::new(KeptRequest::new(
@@ -288,11 +288,11 @@ impl Http {
     pub(super) fn open(
         &mut self,
         id: ConnectionId,
-        mut registration: Registration,
+        mut registration: Registration<A::Session>,
         shared: &mut Shared,
-    ) -> Socket {
+    ) -> Opened<A::Session> {
         let opening = registration.opening.take();
-        let mut socket = registration.open(id, shared);
+        let mut opened = registration.open(id, shared);
         if let Some(kept) = opening {
             let head = kept.head();
             let request = request(
@@ -302,9 +302,9 @@ impl Http {
                 kept.named.user.as_deref(),
                 b"",
             );
-            socket.opened(id, &request, shared);
+            opened.session.opened(id, &request, shared);
         }
-        socket
+        opened
     }
 
     /// Says how long an application took to begin its answer, if that was long.
@@ -326,7 +326,7 @@ impl Http {
         reply: &Reply,
         refused: &Refused,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         refused.note(id, shared);
         refused.refusal.write(reply, id, shared);
         self.state = State::Head;
@@ -339,7 +339,7 @@ impl Http {
         id: ConnectionId,
         answer: AppAnswer,
         shared: &mut Shared,
-    ) -> Option<Then<Socket>> {
+    ) -> Option<Next<A>> {
         self.note_slow(shared);
         match (std::mem::replace(&mut self.state, State::Head), answer) {
             (State::App(_, kept), AppAnswer::Response(response)) => {

@@ -4,35 +4,34 @@ use veche_hub::ConnectionId;
 use veche_proto::http::{BodyDecoder, CONTINUE, Framing, Head, HttpError};
 use veche_types::AppId;
 
-use super::streams::Envelope;
-use super::{Http, KeptRequest, State};
-use crate::backend::api::{Call, CallEnd};
+use super::call::{ApiCall as _, CallEnd};
+use super::protocol::{Above, AnswerTo};
+use super::{Http, KeptRequest, Next, Opened, State};
 use crate::context::shared::Shared;
 use crate::context::step::{Step, Then};
 use crate::http::reply::Reply;
-use crate::websocket::Socket;
 
 /// Unwanted bodies up to this size are read and dropped so that the connection can go on; larger ones end it.
 const SKIPPED_BODY_BYTES_MAX: u64 = 64 << 10;
 
 /// A request whose body is being read.
-pub(super) struct Body {
+pub(super) struct Body<C> {
     decoder: BodyDecoder,
-    purpose: Purpose,
+    purpose: Purpose<C>,
     data: Vec<u8>,
     reply: Reply,
 }
 
 /// What a body is for.
-pub(super) enum Purpose {
+pub(super) enum Purpose<C> {
     /// A call of the API.
-    Call(Box<Call>),
+    Call(Box<C>),
     /// A request to an application.
     App(AppId, KeptRequest),
-    /// A client of Centrifugo's protocol begins with it.
-    Connect(KeptRequest),
-    /// Commands of such a client.
-    Envelope(Envelope),
+    /// A session begins with it, whose messages are parts of the response.
+    Stream(KeptRequest),
+    /// A client protocol makes an answer of it.
+    Answer(AnswerTo),
     /// Nothing: it is dropped, and then this is answered.
     Dropped(AnswerLater),
 }
@@ -40,7 +39,7 @@ pub(super) enum Purpose {
 /// Writes an answer once the body that nobody wants has been read.
 pub(super) type AnswerLater = Box<dyn FnOnce(Reply, ConnectionId, &mut Shared)>;
 
-impl Http {
+impl<A: Above> Http<A> {
     /// Answers a request whose body, if any, nobody wants.
     pub(super) fn answer(
         &mut self,
@@ -48,7 +47,7 @@ impl Http {
         head: &Head<'_>,
         shared: &mut Shared,
         then: impl FnOnce(Reply, ConnectionId, &mut Shared) + 'static,
-    ) -> Result<Then<Socket>, HttpError> {
+    ) -> Result<Next<A>, HttpError> {
         let mut reply = self.reply(head);
         let droppable = match head.framing {
             Framing::None | Framing::Sized(0) => {
@@ -71,9 +70,9 @@ impl Http {
         &mut self,
         id: ConnectionId,
         head: &Head<'_>,
-        purpose: Purpose,
+        purpose: Purpose<A::Call>,
         shared: &mut Shared,
-    ) -> Result<Then<Socket>, HttpError> {
+    ) -> Result<Next<A>, HttpError> {
         let decoder = BodyDecoder::new(head.framing, &shared.site.limits.http);
         if head.expect_continue && !decoder.is_end() {
             shared.ports.outboxes.buffer(id).extend_from_slice(CONTINUE);
@@ -97,7 +96,7 @@ impl Http {
         id: ConnectionId,
         input: &[u8],
         shared: &mut Shared,
-    ) -> Result<Step<Socket>, HttpError> {
+    ) -> Result<Step<Opened<A::Session>>, HttpError> {
         let State::Body(body) = &mut self.state else {
             unreachable!("called in this state only")
         };
@@ -127,19 +126,20 @@ impl Http {
     pub(super) fn body_complete(
         &mut self,
         id: ConnectionId,
-        body: Body,
+        body: Body<A::Call>,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         self.since_ms = shared.now.mono_ms;
         let mut call = match body.purpose {
             Purpose::Call(call) => call,
             Purpose::App(app, kept) => return self.ask_kept(id, app, &kept, &body.data, shared),
-            Purpose::Connect(mut kept) => {
+            Purpose::Stream(mut kept) => {
                 kept.body = body.data;
                 return self.name_stream(id, kept, shared);
             }
-            Purpose::Envelope(envelope) => {
-                return self.relay(id, &envelope, &body.data, body.reply, shared);
+            Purpose::Answer(answer_to) => {
+                answer_to(&body.data, shared).write(&body.reply, id, shared);
+                return self.finish(id, body.reply.keep_alive, shared);
             }
             Purpose::Dropped(then) => {
                 let keep_alive = body.reply.keep_alive;

@@ -1,34 +1,88 @@
-//! Answers to API calls: short ones whole, long ones in chunks, each encoded when the caller has read what was before.
+//! Calls of the API, which are carried out above this layer, and their answers: short ones whole, long ones in chunks, each encoded when the caller has read what was before.
 
-use veche_hub::ConnectionId;
-use veche_proto::http::{ResponseBody, ResponseHead, Status, Version, finish_chunks, write_chunk};
+use std::net::IpAddr;
 
-use super::{Http, State};
-use crate::backend::api::Answers;
+use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_proto::http::{
+    Head, ResponseBody, ResponseHead, Status, Version, finish_chunks, write_chunk,
+};
+
+use super::protocol::Above;
+use super::{Http, Next, State};
 use crate::context::shared::Shared;
 use crate::context::step::{Block, Then};
 use crate::context::work;
-use crate::http::reply::Reply;
+use crate::http::reply::{Refusal, Reply};
 use crate::outbox::{ANSWERS_BYTES_HIGH, SLICE_BYTES};
-use crate::websocket::Socket;
 
 const JSON: &str = "application/json";
 
+/// One call, from its head to its answer.
+pub(crate) trait ApiCall: Sized {
+    /// The body of an answer, which may be long.
+    type Answers: AnswerBody;
+
+    /// Judges the head of a call; `below` is the path below the route's.
+    fn begin(
+        head: &Head<'_>,
+        below: &str,
+        client: IpAddr,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Result<Self, Refusal>;
+
+    /// The same of a call of the admin page.
+    fn begin_admin(
+        head: &Head<'_>,
+        name: &str,
+        is_tls: bool,
+        client: IpAddr,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Result<Self, Refusal>;
+
+    /// Carries the call out.
+    fn run(&mut self, body: &[u8], id: ConnectionId, shared: &mut Shared)
+    -> CallEnd<Self::Answers>;
+
+    /// Goes on after a wait.
+    fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> CallEnd<Self::Answers>;
+
+    /// A home has answered one of its tickets.
+    fn answered(&mut self, ticket: Ticket, answer: Answer);
+}
+
+/// The rest of an answer's body.
+pub(crate) trait AnswerBody {
+    /// Appends the next part, until `out` has about so many bytes. Returns whether it was the last.
+    fn write(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool;
+}
+
+/// What came of carrying out a call.
+pub(crate) enum CallEnd<A> {
+    /// The body of the answer.
+    Answered(A),
+    /// It is not carried out now.
+    Refused(Refusal),
+    /// Resume it later.
+    Waits(Block),
+}
+
 /// The rest of an answer.
-pub(super) struct Answering {
-    answers: Answers,
+pub(super) struct Answering<B> {
+    answers: B,
     keep_alive: bool,
 }
 
-impl Http {
+impl<A: Above> Http<A> {
     /// A call is answered.
     pub(super) fn call_ended(
         &mut self,
         id: ConnectionId,
-        mut answers: Answers,
+        mut answers: <A::Call as ApiCall>::Answers,
         reply: Reply,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         let bytes_max = match reply.version {
             // It knows no chunks.
             Version::Http10 => usize::MAX,
@@ -67,9 +121,9 @@ impl Http {
     pub(super) fn go_on_answering(
         &mut self,
         id: ConnectionId,
-        mut answering: Box<Answering>,
+        mut answering: Box<Answering<<A::Call as ApiCall>::Answers>>,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         loop {
             let queued = shared.ports.outboxes.queued(id);
             if queued > ANSWERS_BYTES_HIGH || shared.work.is_spent() {

@@ -2,18 +2,20 @@
 //!
 //! It goes from state to state and keeps the deadlines; what a request leads to is decided in `request`, and an upgrade
 //! ends the stage ([`upgrade`](crate::http::upgrade)).
-//! API calls are carried out by [`backend`](crate::backend), applications are asked in `app`, what they write in parts goes out
+//! What lies [above](protocol::Above) is carried out elsewhere: sessions and calls of the API. Applications are asked in `app`, what they write in parts goes out
 //! through `parts`, answers are written by
 //! [`reply`](crate::http::reply) and [`stream`](crate::http::stream).
 
+mod admin_page;
 pub(crate) mod api_error;
 mod app;
 mod body;
-mod call;
+pub(crate) mod call;
 mod exposition;
 pub(crate) mod guessing;
 mod named;
 mod parts;
+pub(crate) mod protocol;
 pub(crate) mod reply;
 mod request;
 pub mod static_files;
@@ -28,7 +30,6 @@ use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::http::{self, HeadScan, HttpError, Status};
 use veche_types::AppId;
 
-use crate::backend::api::{Call, CallEnd};
 use crate::context::app::Gone;
 use crate::context::identity::Certified;
 use crate::context::route::Headers;
@@ -40,20 +41,24 @@ use crate::http::reply::{Reply, refuse_request};
 use crate::http::stream::{Pumped, Stream};
 use crate::http::upgrade::Registration;
 use crate::outbox::ANSWERS_BYTES_HIGH;
-use crate::websocket::Socket;
-pub(crate) use app::KeptRequest;
+use app::KeptRequest;
 use body::Body;
-use call::Answering;
+use call::{Answering, ApiCall, CallEnd};
 use named::Naming;
 use parts::Parts;
+use protocol::Above;
+pub(crate) use protocol::Opened;
 
 /// How long a connection that comes while the server goes away has for its request, in milliseconds.
 const HEADER_MS_IN_DRAIN: u64 = 1_000;
 
+/// What comes of a request: the stage goes on, or ends with an open session.
+type Next<A> = Then<Opened<<A as Above>::Session>>;
+
 /// The stage's state; boxed, since few connections stay in it.
-pub(crate) struct Http {
+pub(crate) struct Http<A: Above> {
     scan: HeadScan,
-    state: State,
+    state: State<A>,
     peer: IpAddr,
     /// Of the certificate that the client has shown.
     certified: Option<Box<Certified>>,
@@ -68,16 +73,16 @@ pub(crate) struct Http {
     requests: u64,
 }
 
-enum State {
+enum State<A: Above> {
     Head,
-    Body(Box<Body>),
+    Body(Box<Body<A::Call>>),
     /// A home worker has yet to answer an API call.
-    Call(Box<Call>, Reply),
+    Call(Box<A::Call>, Reply),
     /// A home worker has yet to register the session.
-    Registering(Box<Registration>),
+    Registering(Box<Registration<A::Session>>),
     Streaming(Box<Stream>),
     /// A long answer to an API call is written as the caller reads.
-    Answering(Box<Answering>),
+    Answering(Box<Answering<<A::Call as ApiCall>::Answers>>),
     /// An application has yet to answer a request.
     App(AppId, Box<KeptRequest>),
     /// An application has begun to answer.
@@ -88,7 +93,7 @@ enum State {
     Naming(Naming, Box<KeptRequest>),
 }
 
-impl Http {
+impl<A: Above> Http<A> {
     pub(crate) fn new(listener: u16, peer: IpAddr, now_ms: u64) -> Self {
         Self {
             scan: HeadScan::default(),
@@ -135,7 +140,7 @@ impl Http {
         id: ConnectionId,
         input: &mut [u8],
         shared: &mut Shared,
-    ) -> Step<Socket> {
+    ) -> Step<Opened<A::Session>> {
         let result = match &mut self.state {
             State::Head => self.head(id, input, shared),
             State::Body(_) => self.body(id, input, shared),
@@ -167,7 +172,7 @@ impl Http {
         id: ConnectionId,
         input: &[u8],
         shared: &mut Shared,
-    ) -> Result<Step<Socket>, HttpError> {
+    ) -> Result<Step<Opened<A::Session>>, HttpError> {
         let site = Arc::clone(&shared.site);
         if !self.scan.is_midway() {
             self.since_ms = if self.requests == 0 {
@@ -197,7 +202,7 @@ impl Http {
     }
 
     /// After a response: go on with the next request, or end.
-    fn finish(&mut self, id: ConnectionId, keep_alive: bool, shared: &mut Shared) -> Then<Socket> {
+    fn finish(&mut self, id: ConnectionId, keep_alive: bool, shared: &mut Shared) -> Next<A> {
         shared.ports.outboxes.end_entry(id, self.client);
         self.since_ms = shared.now.mono_ms;
         if !keep_alive || shared.is_draining() {
@@ -217,7 +222,7 @@ impl Http {
         keep_alive: bool,
         stream: Option<Stream>,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         match stream {
             None => self.finish(id, keep_alive, shared),
             Some(stream) => {
@@ -228,7 +233,7 @@ impl Http {
     }
 
     /// Writes as much of a streamed response as the client's reading allows.
-    fn pump(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Socket> {
+    fn pump(&mut self, id: ConnectionId, shared: &mut Shared) -> Next<A> {
         let State::Streaming(stream) = &mut self.state else {
             return Then::GoOn;
         };
@@ -248,7 +253,7 @@ impl Http {
         ticket: Ticket,
         answer: Answer,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         match &mut self.state {
             State::Call(call, _) => {
                 call.answered(ticket, answer);
@@ -279,7 +284,7 @@ impl Http {
         }
     }
 
-    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Socket> {
+    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Next<A> {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Call(mut call, reply) => match call.resume(id, shared) {
                 CallEnd::Answered(answers) => self.call_ended(id, answers, reply, shared),

@@ -10,14 +10,14 @@ use veche_types::AppId;
 
 use super::app::Question;
 use super::body::Purpose;
-use super::{Http, KeptRequest, State};
+use super::protocol::Above;
+use super::{Http, KeptRequest, Next, State};
 use crate::context::app::Outcome;
 use crate::context::identity::{Client, Finding, Named, Unknown};
 use crate::context::route::Route;
 use crate::context::shared::Shared;
 use crate::context::step::{Block, Then};
 use crate::http::upgrade::{Candidate, Refused, judge};
-use crate::websocket::Socket;
 
 /// What goes on once it is known who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +26,11 @@ pub(super) enum Naming {
     Upgrade,
     /// A plain request to an application.
     Request(AppId),
-    /// A client of Centrifugo's protocol, by an endless response.
+    /// A session whose messages are parts of a response.
     Stream,
 }
 
-impl Http {
+impl<A: Above> Http<A> {
     pub(super) fn client<'a>(&'a self, id: ConnectionId, head: &'a Head<'a>) -> Client<'a> {
         Client {
             id,
@@ -44,9 +44,9 @@ impl Http {
     pub(super) fn name_candidate(
         &mut self,
         id: ConnectionId,
-        candidate: Candidate<'_, '_>,
+        candidate: Candidate<'_, '_, A::Session>,
         shared: &mut Shared,
-    ) -> Result<Then<Socket>, HttpError> {
+    ) -> Result<Next<A>, HttpError> {
         if !candidate.needs_name() {
             return self.named_candidate(id, candidate, Ok(Named::default()), shared);
         }
@@ -65,10 +65,10 @@ impl Http {
     fn named_candidate(
         &mut self,
         id: ConnectionId,
-        mut candidate: Candidate<'_, '_>,
+        mut candidate: Candidate<'_, '_, A::Session>,
         named: Result<Named, Unknown>,
         shared: &mut Shared,
-    ) -> Result<Then<Socket>, HttpError> {
+    ) -> Result<Next<A>, HttpError> {
         candidate.named = match named {
             Ok(named) => named,
             Err(unknown) if candidate.refuse_for_good(unknown) => Named::default(),
@@ -95,7 +95,7 @@ impl Http {
         app: AppId,
         question: &Question<'_>,
         shared: &mut Shared,
-    ) -> Result<Then<Socket>, HttpError> {
+    ) -> Result<Next<A>, HttpError> {
         let identity = &question.route.identity;
         match identity.name(&self.client(id, question.head), &shared.checks()) {
             Outcome::Now(named) => self.named_request(id, app, question, named, shared),
@@ -112,7 +112,7 @@ impl Http {
         question: &Question<'_>,
         named: Result<Named, Unknown>,
         shared: &mut Shared,
-    ) -> Result<Then<Socket>, HttpError> {
+    ) -> Result<Next<A>, HttpError> {
         let identity = &question.route.identity;
         let named = match named {
             Err(unknown) if identity.is_for_requests() => {
@@ -133,7 +133,7 @@ impl Http {
         }
     }
 
-    fn wait_for_name(&mut self, naming: Naming, route: &Arc<Route>, raw: &[u8]) -> Then<Socket> {
+    fn wait_for_name(&mut self, naming: Naming, route: &Arc<Route>, raw: &[u8]) -> Next<A> {
         let kept = KeptRequest::new(route, raw, Named::default());
         self.state = State::Naming(naming, Box::new(kept));
         Then::Wait(Block::Answer)
@@ -145,7 +145,7 @@ impl Http {
         id: ConnectionId,
         finding: Finding,
         shared: &mut Shared,
-    ) -> Option<Result<Then<Socket>, HttpError>> {
+    ) -> Option<Result<Next<A>, HttpError>> {
         let (naming, kept) = match std::mem::replace(&mut self.state, State::Head) {
             State::Naming(naming, kept) => (naming, kept),
             other => {

@@ -7,14 +7,14 @@ use veche_hub::ConnectionId;
 use veche_proto::http::{ResponseBody, ResponseHead, Status, finish_chunks, write_chunk};
 use veche_types::AppId;
 
-use super::{Http, KeptRequest, State};
+use super::protocol::Above;
+use super::{Http, KeptRequest, Next, State};
 use crate::context::app::{AppAnswer, Beginning, Gone};
 use crate::context::note::NoteLevel;
 use crate::context::shared::Shared;
 use crate::context::step::{Block, Then};
 use crate::http::reply::{Refusal, write_app_head};
 use crate::outbox::ANSWERS_BYTES_HIGH;
-use crate::websocket::Socket;
 
 /// A response that has begun.
 pub(super) struct Parts {
@@ -31,7 +31,7 @@ pub(super) struct Parts {
     asks: bool,
 }
 
-impl Http {
+impl<A: Above> Http<A> {
     pub(super) fn begin_parts(
         &mut self,
         id: ConnectionId,
@@ -39,7 +39,7 @@ impl Http {
         kept: &KeptRequest,
         beginning: &Beginning,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         let request = kept.head();
         let Beginning { status, headers } = beginning;
         let mut head = ResponseHead::to(&request, *status, ResponseBody::Chunked);
@@ -78,7 +78,7 @@ impl Http {
         id: ConnectionId,
         answer: &AppAnswer,
         shared: &mut Shared,
-    ) -> Then<Socket> {
+    ) -> Next<A> {
         let State::Parts(parts) = &mut self.state else {
             return Then::Wait(Block::App);
         };
@@ -116,11 +116,7 @@ impl Http {
     }
 
     /// Asks for the next part, if there is room.
-    pub(super) fn go_on_with_parts(
-        &mut self,
-        id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Then<Socket> {
+    pub(super) fn go_on_with_parts(&mut self, id: ConnectionId, shared: &mut Shared) -> Next<A> {
         let State::Parts(parts) = &mut self.state else {
             return Then::Wait(Block::App);
         };

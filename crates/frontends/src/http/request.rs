@@ -8,10 +8,11 @@ use veche_proto::http::{Framing, Head, HttpError, Method, Status};
 
 use super::app::Question;
 use super::body::Purpose;
-use super::{Http, exposition};
-use crate::backend::admin;
-use crate::backend::api::Call;
+use super::call::ApiCall as _;
+use super::protocol::{Above, Asked, Opening as _, Plan};
+use super::{Http, KeptRequest, Next, admin_page, exposition};
 use crate::context::guessing::Lock;
+use crate::context::identity::Named;
 use crate::context::journal::Entry;
 use crate::context::route::{Found, Handler, Route};
 use crate::context::shared::Shared;
@@ -24,10 +25,8 @@ use crate::http::reply::Refusal;
 use crate::http::static_files::Place;
 use crate::http::stream;
 use crate::http::upgrade::judge;
-use crate::sessions::centrifuge::transport::Transport;
-use crate::websocket::Socket;
 
-impl Http {
+impl<A: Above> Http<A> {
     /// What a request leads to.
     pub(super) fn request(
         &mut self,
@@ -35,7 +34,7 @@ impl Http {
         head: &Head<'_>,
         raw: &[u8],
         shared: &mut Shared,
-    ) -> Result<Then<Socket>, HttpError> {
+    ) -> Result<Next<A>, HttpError> {
         let site = Arc::clone(&shared.site);
         let listener = &site.listeners[self.listener as usize];
         let door = self.door(head, listener, shared);
@@ -74,27 +73,15 @@ impl Http {
             shared.stats.turn_away(TurnedAway::Network);
             return self.refuse(id, head, not_from_there(), shared);
         }
-        if route.handler == Handler::Centrifuge {
-            return match Transport::of(route, &head.path) {
-                Some(Transport::WebSocket | Transport::OneWayWebSocket) => {
-                    self.upgrade(id, head, raw, route, shared)
-                }
-                Some(transport) => self.centrifuge(id, transport, (head, raw), route, shared),
-                None => {
-                    let refusal = Refusal::new(Status::NOT_FOUND, "nothing here");
-                    self.refuse(id, head, refusal, shared)
-                }
-            };
+        if let Handler::Session(_) = route.handler {
+            return self.session(id, head, raw, route, shared);
         }
-        let socket_only = matches!(route.handler, Handler::Push | Handler::Echo);
-        if socket_only
-            || (head.header_bytes("upgrade").is_some() && takes_socket_here(route, head, below))
-        {
+        if head.header_bytes("upgrade").is_some() && takes_socket_here(route, head, below) {
             return self.upgrade(id, head, raw, route, shared);
         }
         match &route.handler {
             Handler::Api => {
-                let call = match Call::begin(head, below, self.client, id, shared) {
+                let call = match A::Call::begin(head, below, self.client, id, shared) {
                     Ok(call) => call,
                     Err(refusal) => return self.refuse(id, head, refusal, shared),
                 };
@@ -144,22 +131,55 @@ impl Http {
             Handler::Admin => match below.trim_start_matches('/').strip_prefix("api/") {
                 Some(name) => {
                     let is_tls = self.is_tls(shared);
-                    match Call::begin_admin(head, name, is_tls, self.client, id, shared) {
+                    match A::Call::begin_admin(head, name, is_tls, self.client, id, shared) {
                         Ok(call) => self.read_body(id, head, Purpose::Call(Box::new(call)), shared),
                         Err(refusal) => self.refuse(id, head, refusal, shared),
                     }
                 }
                 None => {
                     let place = Place {
-                        root: Path::new(admin::ROOT),
+                        root: Path::new(admin_page::ROOT),
                         below,
                         variants: &[],
                     };
-                    self.file(id, head, place, admin::HEADERS, shared)
+                    self.file(id, head, place, admin_page::HEADERS, shared)
                 }
             },
-            Handler::Push | Handler::Echo | Handler::Centrifuge => {
-                unreachable!("handled above: these speak WebSocket only")
+            Handler::Session(_) => unreachable!("handled above"),
+        }
+    }
+
+    /// A request on the route of a client protocol.
+    fn session(
+        &mut self,
+        id: ConnectionId,
+        head: &Head<'_>,
+        raw: &[u8],
+        route: &Arc<Route>,
+        shared: &mut Shared,
+    ) -> Result<Next<A>, HttpError> {
+        let asked = Asked {
+            head,
+            route,
+            is_tls: self.is_tls(shared),
+            may_open: &|shared| self.may_upgrade(shared),
+        };
+        match A::Session::plan(&asked, shared) {
+            Plan::Upgrade => self.upgrade(id, head, raw, route, shared),
+            Plan::Refuse(refusal) => self.refuse(id, head, refusal, shared),
+            Plan::Reply(answer) => self.answer(id, head, shared, move |reply, id, shared| {
+                answer.write(&reply, id, shared);
+            }),
+            Plan::Answer(answer_to) => self.read_body(id, head, Purpose::Answer(answer_to), shared),
+            Plan::Stream(first) => {
+                let mut kept = KeptRequest::new(route, raw, Named::default());
+                match first {
+                    None => self.read_body(id, head, Purpose::Stream(kept), shared),
+                    Some(first) => {
+                        kept.body = first;
+                        Ok(self.name_stream(id, kept, shared))
+                    }
+                }
             }
         }
     }
@@ -172,7 +192,7 @@ impl Http {
         place: Place<'_>,
         headers: &[(&str, &str)],
         shared: &mut Shared,
-    ) -> Result<Then<Socket>, HttpError> {
+    ) -> Result<Next<A>, HttpError> {
         if head.framing == Framing::None {
             shared.work.charge(work::FILE);
             let reply = self.reply(head);
@@ -280,7 +300,7 @@ impl Http {
         head: &Head<'_>,
         refusal: Refusal,
         shared: &mut Shared,
-    ) -> Result<Then<Socket>, HttpError> {
+    ) -> Result<Next<A>, HttpError> {
         if refusal.ends {
             let mut reply = self.reply(head);
             reply.keep_alive = false;
@@ -299,11 +319,11 @@ impl Http {
         raw: &[u8],
         route: &Arc<Route>,
         shared: &mut Shared,
-    ) -> Result<Then<Socket>, HttpError> {
+    ) -> Result<Next<A>, HttpError> {
         if let Err(refusal) = self.may_upgrade(shared) {
             return self.refuse(id, head, refusal, shared);
         }
-        match judge(head, raw, route, self.is_tls(shared), shared) {
+        match judge::<A::Session>(head, raw, route, self.is_tls(shared), shared) {
             Ok(candidate) => self.name_candidate(id, candidate, shared),
             Err(mut refused) => {
                 if refused.outcome == Handshake::Unauthorized {

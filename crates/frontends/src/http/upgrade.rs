@@ -5,41 +5,26 @@
 
 use std::sync::Arc;
 
-use veche_centrifuge::{DisconnectCode, Encoding, Limits};
-use veche_hub::{
-    Answer, ChannelName, ConnectionId, Position, Since, SubscribeOptions, Subscribing, Ticket,
-};
+use veche_hub::{Answer, ChannelName, ConnectionId, Since, SubscribeOptions, Ticket};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::handshake::{self, Upgrade};
 use veche_proto::websocket::{self, Decoder};
 use veche_types::AppId;
 use veche_types::codes::CloseCode;
 
-use crate::backend::Backend;
+use crate::context::hears::Hears;
 use crate::context::identity::{Identity, Named, Unknown};
 use crate::context::note::{Decision, NoteLevel};
 use crate::context::origin;
-use crate::context::route::{Handler, Route};
+use crate::context::route::Route;
 use crate::context::shared::Shared;
 use crate::context::stats::{Handshake, TurnedAway};
 use crate::http::KeptRequest;
-use crate::http::api_error::unauthorized;
+use crate::http::protocol::{Begun, Identified, Opened, Opening, Wanted};
 use crate::http::reply::Refusal;
-use crate::outbox::Hears;
-use crate::sessions::app::App;
-use crate::sessions::centrifuge::Centrifuge;
-use crate::sessions::centrifuge::transport::Transport;
-use crate::websocket::{Session, Side, Socket};
 
 /// Most channels that one handshake may ask for.
 pub const CHANNELS_MAX: usize = 32;
-
-/// Most positions that it may come back with: one of each, and one of its user's own channel.
-const SINCE_MAX: usize = CHANNELS_MAX + 1;
-
-/// Subprotocols of Centrifugo's protocol.
-const PROTOBUF: &str = "centrifuge-protobuf";
-const JSON: &str = "centrifuge-json";
 
 /// A handshake that is refused.
 pub(crate) struct Refused {
@@ -48,26 +33,26 @@ pub(crate) struct Refused {
 }
 
 /// A handshake that is right by the protocol and by the route.
-pub(crate) struct Candidate<'a, 'b> {
+pub(crate) struct Candidate<'a, 'b, S> {
     pub(crate) head: &'a Head<'b>,
     /// The head as it came.
     pub(crate) raw: &'a [u8],
     pub(crate) route: &'a Arc<Route>,
     upgrade: Upgrade<'a, 'b>,
-    session: Session,
+    session: S,
     /// Who it is by the route's identity; nobody until that is found out.
     pub(crate) named: Named,
-    /// With this code it is closed right after the handshake.
-    refusal: Option<DisconnectCode>,
+    /// With this code and reason it is closed right after the handshake.
+    refusal: Option<(u16, &'static str)>,
     /// What it asked to hear beside its user's own channel.
     channels: Vec<String>,
     /// Up to where it says to know them.
-    joining: SubscribeOptions,
+    since: Option<Arc<[Since]>>,
 }
 
 /// A session whose registrations are under way.
-pub(crate) struct Registration {
-    socket: Socket,
+pub(crate) struct Registration<S> {
+    opened: Opened<S>,
     /// By the number of the ticket; empty where nobody is told where he joins.
     channels: Vec<String>,
     /// The client has come back to some.
@@ -79,29 +64,29 @@ pub(crate) struct Registration {
     asked: Option<u64>,
     /// Where in the outbox the 101 begins.
     written_at: usize,
-    /// With this code the session is closed as soon as it is open.
-    refusal: Option<DisconnectCode>,
+    /// With this code and reason the session is closed as soon as it is open.
+    refusal: Option<(u16, &'static str)>,
     /// For an application that is told when the session is open.
     pub(crate) opening: Option<Box<KeptRequest>>,
 }
 
 /// Judges an upgrade request, all but who it is; `raw` is its head as it came, `is_tls`
 /// says that its listener has TLS. Nothing is written yet.
-pub(crate) fn judge<'a, 'b>(
+pub(crate) fn judge<'a, 'b, S: Opening>(
     head: &'a Head<'b>,
     raw: &'a [u8],
     route: &'a Arc<Route>,
     is_tls: bool,
     shared: &Shared,
-) -> Result<Candidate<'a, 'b>, Refused> {
+) -> Result<Candidate<'a, 'b, S>, Refused> {
     let upgrade = handshake::read(head)
         .map_err(|error| match error.status {
             Status::UPGRADE_REQUIRED => upgrade_required(error.reason),
-            _ => refused(error.status, error.reason, Handshake::Malformed),
+            _ => Refused::new(error.status, error.reason, Handshake::Malformed),
         })?
         .ok_or_else(|| upgrade_required("this path speaks WebSocket"))?;
     if shared.is_draining() {
-        let mut refused = refused(
+        let mut refused = Refused::new(
             Status::SERVICE_UNAVAILABLE,
             "going away",
             Handshake::Malformed,
@@ -110,38 +95,22 @@ pub(crate) fn judge<'a, 'b>(
         return Err(refused);
     }
     if !origin::admits(&route.origins, head, is_tls) {
-        return Err(refused(
+        return Err(Refused::new(
             Status::FORBIDDEN,
             "pages of this origin may not connect",
             Handshake::ForeignOrigin,
         ));
     }
-    let session = match route.handler {
-        Handler::Push => Session::Push(None),
-        Handler::Lua { app, .. } => Session::App(App::new(app)),
-        Handler::Api => match shared.site.publisher(head) {
-            Some(publisher) => Session::Backend(Box::new(Backend::of(publisher))),
-            None => {
-                return Err(Refused {
-                    refusal: unauthorized(),
-                    outcome: Handshake::Unauthorized,
-                });
-            }
-        },
-        Handler::Centrifuge => {
-            let encoding = encoding(head, &upgrade);
-            let mut session = Centrifuge::new(encoding, shared.now);
-            if Transport::of(route, &head.path).is_some_and(Transport::is_one_way) {
-                listen(&mut session, encoding, head)?;
-            }
-            Session::Centrifuge(Box::new(session))
-        }
-        _ => Session::Echo,
+    let wanted = Wanted {
+        head,
+        route,
+        upgrade: &upgrade,
     };
-    let (channels, since) = match session {
-        Session::Push(_) => (channels(head, route, shared)?, since(head, route)?),
-        _ => (Vec::new(), None),
-    };
+    let Begun {
+        session,
+        channels,
+        since,
+    } = S::begin(&wanted, shared)?;
     Ok(Candidate {
         head,
         raw,
@@ -151,105 +120,24 @@ pub(crate) fn judge<'a, 'b>(
         named: Named::default(),
         refusal: None,
         channels,
-        joining: SubscribeOptions {
-            since,
-            ..SubscribeOptions::default()
-        },
+        since,
     })
 }
 
-/// Makes a session one that only listens. Its connect request is in the query, or its first message.
-fn listen(session: &mut Centrifuge, encoding: Encoding, head: &Head<'_>) -> Result<(), Refused> {
-    let connect = head.query("cf_connect");
-    let Some(connect) = connect.filter(|connect| !connect.is_empty()) else {
-        session.only_listens();
-        return Ok(());
-    };
-    let limits = Limits {
-        message_bytes_max: connect.len(),
-        ..Limits::default()
-    };
-    if let Err(malformed) = encoding.connect_request(connect.as_bytes(), limits) {
-        let why = format!("cf_connect: {malformed}");
-        return Err(refused(Status::BAD_REQUEST, &why, Handshake::Malformed));
-    }
-    session.begin_listening(connect.as_bytes(), None);
-    Ok(())
-}
-
-/// What a client of Centrifugo's protocol speaks.
-fn encoding(head: &Head<'_>, upgrade: &Upgrade<'_, '_>) -> Encoding {
-    let is_asked_for = |name| head.query(name).is_some_and(|value| value == "protobuf");
-    let is_protobuf = upgrade.protocols().any(|offered| offered == PROTOBUF)
-        || is_asked_for("cf_protocol")
-        || is_asked_for("format");
-    match is_protobuf {
-        true => Encoding::Protobuf,
-        false => Encoding::Json,
-    }
-}
-
-/// Where a client that comes back has been. Epochs say of which channel a position is.
-fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused> {
-    let mut all = Vec::new();
-    for text in head.query_all("since") {
-        let bad = |why: &str| refused(Status::BAD_REQUEST, why, Handshake::Malformed);
-        if !route.has_positions {
-            return Err(bad(
-                "this route tells no positions, so there is nothing to come back to",
-            ));
-        }
-        let position = text.parse::<Position>();
-        all.push(
-            position
-                .map_err(|error| bad(&format!("since: {error}")))?
-                .into(),
-        );
-        if all.len() > SINCE_MAX {
-            let why = format!("a handshake takes at most {SINCE_MAX} positions");
-            return Err(bad(&why));
-        }
-    }
-    Ok((!all.is_empty()).then(|| all.into()))
-}
-
 /// Of a channel that a handshake may not ask for.
-fn forbidden() -> Refused {
+pub(crate) fn forbidden() -> Refused {
     let why = "this route does not allow that channel";
-    refused(Status::FORBIDDEN, why, Handshake::ForbiddenChannel)
-}
-
-/// What a client asks to hear, each channel once, as far as that can be told before it is known who it is. A route's
-/// patterns are of single channels: by one that hears a whole namespace, more would come than the route lets through,
-/// unless that namespace is open to all.
-fn channels(head: &Head<'_>, route: &Route, shared: &Shared) -> Result<Vec<String>, Refused> {
-    let namespaces = &shared.site.namespaces;
-    let is_open = |name: &str| {
-        namespaces.wildcards().of(name) != Some(name)
-            || namespaces.of(name).access.subscribe == Subscribing::Client
-    };
-    let mut channels = Vec::new();
-    for channel in head.query_all("channel") {
-        let is_listed = route.lists_channel(&channel) && is_open(&channel);
-        if !is_listed || ChannelName::new(&channel).is_err() {
-            return Err(forbidden());
-        }
-        let channel = channel.into_owned();
-        if !channels.contains(&channel) {
-            channels.push(channel);
-        }
-        if channels.len() > CHANNELS_MAX {
-            return Err(refused(
-                Status::BAD_REQUEST,
-                &format!("a handshake takes at most {CHANNELS_MAX} channels"),
-                Handshake::ForbiddenChannel,
-            ));
-        }
-    }
-    Ok(channels)
+    Refused::new(Status::FORBIDDEN, why, Handshake::ForbiddenChannel)
 }
 
 impl Refused {
+    pub(crate) fn new(status: Status, why: &str, outcome: Handshake) -> Self {
+        Self {
+            refusal: Refusal::new(status, why),
+            outcome,
+        }
+    }
+
     /// Nobody knows who it is.
     pub(crate) fn unknown(why: Unknown, identity: &Identity, shared: &Shared) -> Self {
         let outcome = match why.is_ours() {
@@ -259,7 +147,7 @@ impl Refused {
         if let Unknown::Token(refusal) = why {
             shared.stats.token_refused(refusal);
         }
-        let mut refused = refused(why.status(), &why.to_string(), outcome);
+        let mut refused = Self::new(why.status(), &why.to_string(), outcome);
         if refused.refusal.status == Status::UNAUTHORIZED
             && let Some(challenge) = identity.challenge(why)
         {
@@ -286,44 +174,27 @@ impl Refused {
     }
 }
 
-impl Candidate<'_, '_> {
+impl<S: Opening> Candidate<'_, '_, S> {
     /// The application that it is for.
     pub(crate) fn app(&self) -> Option<AppId> {
-        match &self.session {
-            Session::App(app) => Some(app.id()),
-            _ => None,
-        }
+        self.route.handler.app()
     }
 
     /// Whether the route wants to know who it is.
     pub(crate) fn needs_name(&self) -> bool {
-        matches!(
-            self.session,
-            Session::Push(_) | Session::App(_) | Session::Centrifuge(_)
-        )
+        self.session.has_user()
     }
 
     /// Has a client that is refused for good learn it by a terminal close code, if its protocol has one. Returns whether
     /// it does.
     pub(crate) fn refuse_for_good(&mut self, why: Unknown) -> bool {
-        if matches!(self.session, Session::Centrifuge(_)) {
-            self.refusal = why.disconnect();
-        }
+        self.refusal = self.session.refuse_for_good(why);
         self.refusal.is_some()
     }
 
     /// Whether its client may say who it is after the handshake.
     pub(crate) fn may_be_named_later(&self) -> bool {
-        matches!(self.session, Session::Centrifuge(_))
-    }
-
-    /// The subprotocol that the session itself wants.
-    fn own_protocol(&self) -> Option<&'static str> {
-        if !matches!(self.session, Session::Centrifuge(_)) {
-            return None;
-        }
-        let mut known = [PROTOBUF, JSON].into_iter();
-        known.find(|known| self.offers(known))
+        self.session.may_be_named_later()
     }
 
     /// Whether the client offered this subprotocol.
@@ -351,7 +222,7 @@ impl Candidate<'_, '_> {
         user: Option<&str>,
         protocol: Option<&str>,
         shared: &mut Shared,
-    ) -> Result<Registration, Refused> {
+    ) -> Result<Registration<S>, Refused> {
         // An application has named him, or has been asked about him.
         let objection = user.and_then(|user| match user {
             user if shared.is_blocked(user) => Some(Unknown::Blocked),
@@ -374,7 +245,7 @@ impl Candidate<'_, '_> {
         {
             shared.stats.turn_away(TurnedAway::UserConnections);
             let why = "too many connections of this user";
-            let mut refused = refused(Status::TOO_MANY_REQUESTS, why, Handshake::TurnedAway);
+            let mut refused = Refused::new(Status::TOO_MANY_REQUESTS, why, Handshake::TurnedAway);
             refused.refusal = refused.refusal.with("Retry-After", "1");
             return Err(refused);
         }
@@ -383,46 +254,38 @@ impl Candidate<'_, '_> {
             self.route.compression.as_ref().and_then(|policy| {
                 websocket::deflate::negotiate(self.upgrade.extensions(), policy)
             });
-        let decoder = Decoder::accept(agreed, &shared.codecs);
+        let codecs = shared.codecs.get_or_insert_default();
+        let decoder = Decoder::accept(agreed, codecs);
         let agreed = decoder.deflate();
         let out = shared.ports.outboxes.buffer(id);
         let written_at = out.len();
-        let protocol = protocol.or_else(|| self.own_protocol());
+        let offers = |protocol: &str| self.offers(protocol);
+        let protocol = protocol.or_else(|| self.session.subprotocol(&offers));
         let protocol = protocol.or_else(|| self.beside_token());
         handshake::write_response(out, self.upgrade.key, protocol, agreed);
         let mut session = self.session;
-        // A client of Centrifugo's protocol is subscribed when it connects, which comes after its handshake.
-        let personal = match (&mut session, user) {
-            (Session::Centrifuge(session), user) => {
-                session.set_user(user.unwrap_or_default());
-                session.set_source(self.named.claims, self.named.asked);
-                let transport = match session.is_one_way() {
-                    true => Transport::OneWayWebSocket,
-                    false => Transport::WebSocket,
-                };
-                session.may_ask(transport.name(), self.head, self.route);
-                if let Some(code) = self.refusal {
-                    session.refuse(code);
-                }
-                None
-            }
-            (_, user) => user.map(|user| format!("#{user}")),
-        };
-        let hears = match session {
-            Session::Push(_) | Session::App(_) => self.route.hears(),
-            _ => Hears::Nothing,
-        };
+        let is_subscribed = session.identified(Identified {
+            user: user.unwrap_or_default(),
+            claims: self.named.claims,
+            asked,
+            head: self.head,
+            route: self.route,
+        });
+        let user_channel = user.filter(|_| is_subscribed);
+        let user_channel = user_channel.map(|user| format!("#{user}"));
+        let hears = session.hears(self.route);
         shared.ports.outboxes.begin_session(id, agreed, hears);
         let mut registration = Registration {
-            socket: Socket::new(
-                decoder,
+            opened: Opened {
                 session,
-                Side::Server(Arc::clone(self.route)),
-                shared.now,
-            )
-            .with_lease(self.named.lease),
+                decoder,
+                route: Arc::clone(self.route),
+                lease: self.named.lease,
+                is_response: false,
+                began: shared.now,
+            },
             channels: Vec::new(),
-            is_back: self.joining.since.is_some(),
+            is_back: self.since.is_some(),
             open: 0,
             user: None,
             asked: None,
@@ -430,20 +293,23 @@ impl Candidate<'_, '_> {
             refusal: self.refusal,
             opening: None,
         };
-        let channels: Vec<String> = personal.into_iter().chain(self.channels).collect();
+        let channels: Vec<String> = user_channel.into_iter().chain(self.channels).collect();
         for (number, channel) in channels.iter().enumerate() {
             let Ok(name) = ChannelName::new(channel) else {
                 unreachable!("checked before; users by their identity")
             };
             let answers = shared.ports.answers.len();
-            let mut joining = self.joining.clone();
-            joining.client = shared.member(id, name);
+            let joining = SubscribeOptions {
+                since: self.since.clone(),
+                client: shared.member(id, name),
+                ..SubscribeOptions::default()
+            };
             let ticket = Ticket(number as u32);
             let (hub, ports) = (&mut shared.hub, &mut shared.ports);
             if let Err(error) = hub.subscribe(id, name, ticket, &joining, ports) {
                 shared.hub.close(id, &mut shared.ports);
                 registration.withdraw(id, shared);
-                return Err(refused(
+                return Err(Refused::new(
                     Status::SERVICE_UNAVAILABLE,
                     &error.to_string(),
                     Handshake::Malformed,
@@ -472,24 +338,24 @@ impl Candidate<'_, '_> {
 }
 
 /// Has a session closed that was refused for good, and reports that to watchers.
-pub(crate) fn tell_refused(id: ConnectionId, code: DisconnectCode, shared: &mut Shared) {
-    let reason = code.words();
+pub(crate) fn tell_refused(
+    id: ConnectionId,
+    (code, reason): (u16, &'static str),
+    shared: &mut Shared,
+) {
     shared.note_as(
         reason,
         id,
         NoteLevel::Info,
-        format!("closed with {}: {reason}", code.code()),
+        format!("closed with {code}: {reason}"),
     );
     shared.decided(&Decision {
         what: "connect",
-        code: code.code().into(),
+        code: code.into(),
         reason,
         ..Decision::default()
     });
-    shared
-        .ports
-        .kicks
-        .push((id, code.code(), reason.to_owned()));
+    shared.ports.kicks.push((id, code, reason.to_owned()));
 }
 
 /// Reports an open session to watchers, with the channels that it subscribes to beside its user's own.
@@ -525,13 +391,6 @@ fn tell(id: ConnectionId, channel: &str, answer: &Answer, is_back: bool, shared:
     }
 }
 
-fn refused(status: Status, why: &str, outcome: Handshake) -> Refused {
-    Refused {
-        refusal: Refusal::new(status, why),
-        outcome,
-    }
-}
-
 /// RFC 6455, section 4.4: the answer names the version that is spoken.
 fn upgrade_required(why: &str) -> Refused {
     let refusal = Refusal::new(Status::UPGRADE_REQUIRED, why)
@@ -542,10 +401,10 @@ fn upgrade_required(why: &str) -> Refused {
     }
 }
 
-impl Registration {
+impl<S> Registration<S> {
     /// The application that the session is for.
     pub(crate) fn app(&self) -> Option<AppId> {
-        self.socket.app()
+        self.opened.route.handler.app()
     }
 
     /// Whether every home has answered.
@@ -574,7 +433,7 @@ impl Registration {
     }
 
     /// Lets the 101 go: the session is open.
-    pub(crate) fn open(self, id: ConnectionId, shared: &mut Shared) -> Socket {
+    pub(crate) fn open(self, id: ConnectionId, shared: &mut Shared) -> Opened<S> {
         shared.stats.handshake(Handshake::Opened);
         shared.answered(id, Status::SWITCHING_PROTOCOLS.0);
         shared.ports.outboxes.journal.opened(id);
@@ -582,20 +441,18 @@ impl Registration {
         shared.ports.outboxes.release(id);
         if let Some(code) = self.refusal {
             tell_refused(id, code, shared);
-            return self.socket;
+            return self.opened;
         }
         tell_open(id, shared);
         // Meanwhile: the call that closed the user's connections did not find this one yet.
         let end = self.user.as_deref().and_then(|user| match user {
             user if shared.is_blocked(user) => Some(CloseCode::Blocked.parts()),
-            user if shared.is_ended_since(user, self.asked, "") => {
-                Some(CloseCode::Disconnected.parts())
-            }
+            user if shared.is_ended_since(user, self.asked, "") => Some(CloseCode::Disconnected.parts()),
             _ => None,
         });
         if let Some((code, reason)) = end {
             shared.ports.kicks.push((id, code, reason.to_owned()));
         }
-        self.socket
+        self.opened
     }
 }

@@ -100,7 +100,7 @@ pub(super) struct Backlogs {
     dropped: Dropped,
 }
 
-/// Publications that clients did not get because they read too slowly.
+/// Publications not delivered to slow clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// The oldest, for want of room.

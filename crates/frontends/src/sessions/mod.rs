@@ -1,4 +1,6 @@
-//! Client protocols: one folder for each.
+//! Client protocols: one folder for each, registered in [`crate::registry`].
 
 pub(crate) mod app;
 pub(crate) mod centrifuge;
+pub(crate) mod echo;
+pub(crate) mod push;

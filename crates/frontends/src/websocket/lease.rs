@@ -2,9 +2,10 @@
 
 use veche_types::Now;
 
-use super::{Session, Side, Socket};
+use super::{Side, Socket};
 use crate::context::hooks::Kind;
 use crate::context::identity::{Identity, Lease, Term, Unknown};
+use crate::context::session::Session;
 use crate::context::shared::Shared;
 
 /// Why a token does not take the place of the one before.
@@ -30,19 +31,14 @@ pub(crate) const GRACE_MS: u64 = 25_000;
 /// A token that holds for longer is looked at again then: the wall clock may have been set.
 const LOOK_MS: u64 = 60 * 60 * 1000;
 
-impl Socket {
-    /// The session lasts as long as a token does.
-    pub(crate) fn with_lease(mut self, lease: Option<Box<Lease>>) -> Self {
-        self.lease = lease;
-        self
-    }
-
+impl<S: Session> Socket<S> {
     /// When the token holds no more, by the monotonic clock, or when to look again; `u64::MAX` without one.
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
         // Clients that renew their tokens by themselves have a little more time for it, and so have hooks.
-        let grace_ms = |lease: &Lease| match (&self.session, &self.side) {
-            (Session::Centrifuge(_), Side::Server(route))
-                if !lease.is_final || route.decider(Kind::Refresh).is_some() =>
+        let grace_ms = |lease: &Lease| match &self.side {
+            Side::Server(route)
+                if self.session.renews_token()
+                    && (!lease.is_final || route.decider(Kind::Refresh).is_some()) =>
             {
                 GRACE_MS
             }
@@ -59,12 +55,11 @@ impl Socket {
 
     /// When somebody is to be asked whether the connection may stay, by the monotonic clock, or when to look again.
     pub(super) fn renewal_ms(&self, now: Now) -> u64 {
-        let (Session::Centrifuge(session), Side::Server(route)) = (&self.session, &self.side)
-        else {
+        let Side::Server(route) = &self.side else {
             return u64::MAX;
         };
         let lease = self.lease.as_deref();
-        let lease = lease.filter(|_| session.asks_for_time(route));
+        let lease = lease.filter(|_| self.session.asks_for_time(route));
         let until_ms = lease.and_then(|lease| lease.term.until_ms);
         let left_ms = until_ms.map(|until_ms| until_ms.saturating_sub(now.wall_ms));
         left_ms.map_or(u64::MAX, |left_ms| {

@@ -1,49 +1,43 @@
-//! A connection while it speaks WebSocket: frames to messages, pings, the closing handshake.
+//! A connection while it carries a session: frames to messages, pings, the closing handshake; or the parts of an endless
+//! response.
 //!
-//! What a message means is the session's: the echo sends it back, the push gateway expects none, the back end's
-//! socket takes each for a command, an application gets it (`app`). It does not know the wire: frames are
-//! `veche_proto`'s.
+//! What a message means is known to the [`Session`] alone, and the wire to `veche_proto`.
 
-mod app;
-mod centrifuge;
 pub mod client;
+mod driven;
 mod instructed;
 mod lease;
-mod parting;
 
 use std::sync::Arc;
 
-use instructed::Joins;
 pub(crate) use lease::GRACE_MS;
 pub use lease::NotRenewed;
-use veche_hub::{Answer, ConnectionId, Ticket};
-use veche_proto::websocket::{self, Decoder, Event, Limits, MessageKind, Opcode};
+use veche_hub::ConnectionId;
+use veche_proto::websocket::{self, Codecs, Decoder, Event, Limits, Opcode};
 use veche_types::Now;
 use veche_types::codes::CloseCode;
 
-use crate::backend::command;
-use crate::backend::{Backend, Progress, Shape};
 use crate::context::census::About;
 use crate::context::identity::Lease;
 use crate::context::note::NoteLevel;
 use crate::context::pace::{Pace, Paced};
 use crate::context::route::Route;
+use crate::context::session::{Context, Flow, Session};
 use crate::context::shared::Shared;
 use crate::context::step::{Block, Never, Step, Then};
 use crate::context::work;
+use crate::http::Opened;
 use crate::outbox::{ANSWERS_BYTES_HIGH, Outboxes};
-use crate::sessions::app::App;
-use crate::sessions::centrifuge::Centrifuge;
 use crate::websocket::client::Terms;
 
 /// Above this many bytes on their way out pings are not answered any more.
 const PONG_BYTES_HIGH: usize = 4 << 20;
 
-/// An open WebSocket.
-pub(crate) struct Socket {
+/// An open session and what carries it.
+pub(crate) struct Socket<S> {
     decoder: Decoder,
     side: Side,
-    session: Session,
+    session: S,
     /// When the last byte came, in milliseconds; wraps after 49 days, as do comparisons with it. While a ping is out: its
     /// own time less `ping_interval`.
     heard_ms: u32,
@@ -63,7 +57,7 @@ pub(crate) struct Socket {
 }
 
 /// Which end of the WebSocket we are, and what that end keeps to.
-pub(crate) enum Side {
+enum Side {
     /// A client has come to a route of ours.
     Server(Arc<Route>),
     /// An application has dialed.
@@ -87,27 +81,6 @@ impl Side {
     }
 }
 
-/// What a session does with messages. One line for each front end of this kind.
-pub(crate) enum Session {
-    Echo,
-    /// Clients listen; what they say is counted and dropped.
-    Push(Option<Box<Joins>>),
-    Backend(Box<Backend>),
-    App(App),
-    Centrifuge(Box<Centrifuge>),
-}
-
-impl Session {
-    /// Whether a message is several things, each of which counts.
-    fn has_commands(&self) -> bool {
-        match self {
-            Self::Centrifuge(session) => !session.is_one_way(),
-            Self::Backend(_) => true,
-            Self::Echo | Self::Push(_) | Self::App(_) => false,
-        }
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -126,7 +99,43 @@ fn cost(event: &Event<'_>) -> u64 {
     }
 }
 
-impl Socket {
+impl<S: Session> Socket<S> {
+    /// The session that a request has opened.
+    pub(crate) fn opened(opened: Opened<S>) -> Self {
+        let pacing = opened.route.pacing;
+        let mut socket = Self::new(
+            opened.decoder,
+            opened.session,
+            Side::Server(opened.route),
+            opened.began,
+        );
+        socket.pace = pacing.map(|pacing| Box::new(Pace::new(pacing)));
+        socket.lease = opened.lease;
+        socket.is_response = opened.is_response;
+        socket
+    }
+
+    /// The session of a connection that an application has dialed.
+    pub(crate) fn dialed(decoder: Decoder, session: S, terms: Arc<Terms>, now: Now) -> Self {
+        Self::new(decoder, session, Side::Client(terms), now)
+    }
+
+    fn new(decoder: Decoder, session: S, side: Side, now: Now) -> Self {
+        Self {
+            decoder,
+            side,
+            session,
+            heard_ms: now.mono_ms as u32,
+            messaged_ms: now.mono_ms as u32,
+            phase: Phase::Open,
+            pace: None,
+            lease: None,
+            is_response: false,
+            pinged: false,
+            pongs_due: 0,
+        }
+    }
+
     /// The path of its route.
     pub(crate) fn path(&self) -> &str {
         self.side.path()
@@ -139,13 +148,6 @@ impl Socket {
 
     /// What a back end is told of it.
     pub(crate) fn about(&self) -> About<'_> {
-        let about = match &self.session {
-            Session::Centrifuge(session) => session.about(),
-            Session::Echo => About::of("echo"),
-            Session::Push(_) => About::of("push"),
-            Session::Backend(_) => About::of("api"),
-            Session::App(_) => About::of("lua"),
-        };
         About {
             transport: if self.is_response {
                 "http"
@@ -153,29 +155,7 @@ impl Socket {
                 "websocket"
             },
             route: self.side.path(),
-            ..about
-        }
-    }
-}
-
-impl Socket {
-    pub(crate) fn new(decoder: Decoder, session: Session, side: Side, now: Now) -> Self {
-        let pacing = match &side {
-            Side::Server(route) => route.pacing,
-            Side::Client(_) => None,
-        };
-        Self {
-            decoder,
-            side,
-            session,
-            heard_ms: now.mono_ms as u32,
-            messaged_ms: now.mono_ms as u32,
-            phase: Phase::Open,
-            pace: pacing.map(|pacing| Box::new(Pace::new(pacing))),
-            lease: None,
-            is_response: false,
-            pinged: false,
-            pongs_due: 0,
+            ..self.session.about()
         }
     }
 
@@ -188,9 +168,7 @@ impl Socket {
     /// Input that waited goes on: the peer may have spoken all the time, and nobody listened.
     pub(crate) fn heard_after_wait(&mut self, now: Now) {
         self.heard(now);
-        if let Session::Centrifuge(session) = &mut self.session {
-            session.heard();
-        }
+        self.session.heard();
     }
 
     pub(crate) fn step(
@@ -199,9 +177,6 @@ impl Socket {
         input: &mut [u8],
         shared: &mut Shared,
     ) -> Step<Never> {
-        if matches!(self.session, Session::App(_)) {
-            return self.app_step(id, input, shared);
-        }
         if self.is_response {
             return Step {
                 taken: input.len(),
@@ -215,13 +190,30 @@ impl Socket {
                 then: Then::Wait(Block::Pace),
             };
         }
+        // A message may lie there, and the session gets all of `shared`.
+        let mut codecs = shared.codecs.take().unwrap_or_default();
+        let step = self.frames(id, input, &mut codecs, shared);
+        shared.codecs = Some(codecs);
+        step
+    }
+
+    fn frames(
+        &mut self,
+        id: ConnectionId,
+        input: &mut [u8],
+        codecs: &mut Codecs,
+        shared: &mut Shared,
+    ) -> Step<Never> {
         let mut taken = 0;
         while taken < input.len() {
-            let result = self.decoder.decode(
-                &mut input[taken..],
-                &mut shared.codecs,
-                self.side.message_limits(),
-            );
+            if let Some(block) = self.session.is_full() {
+                return Step {
+                    taken,
+                    then: Then::Wait(block),
+                };
+            }
+            let limits = self.side.message_limits();
+            let result = self.decoder.decode(&mut input[taken..], codecs, limits);
             let (count, event) = match result {
                 Ok(decoded) => decoded,
                 Err(error) => return self.broken(id, error, input.len(), shared),
@@ -244,26 +236,11 @@ impl Socket {
                     shared.stats.message_bytes_received.add(data.len() as u64);
                     shared.ports.outboxes.journal.heard(id, data.len());
                     self.messaged_ms = shared.now.mono_ms as u32;
-                    if self.phase != Phase::Open {
-                        Then::GoOn
-                    } else {
-                        match &mut self.session {
-                            Session::Echo => {
-                                shared.ports.outboxes.message(id, kind, data);
-                                Then::GoOn
-                            }
-                            Session::Push(_) | Session::App(_) => Then::GoOn,
-                            Session::Centrifuge(_) => {
-                                let mut message = shared.ports.outboxes.spare();
-                                message.extend_from_slice(data);
-                                self.commands(id, message, shared)
-                            }
-                            Session::Backend(_) => {
-                                // The codecs may hold the message; a command needs all of `shared`.
-                                let data = data.to_vec();
-                                self.command(id, kind, data, shared)
-                            }
-                        }
+                    match self.phase {
+                        Phase::Open => self.with_session(id, shared, |session, cx| {
+                            session.message(kind, data, cx)
+                        }),
+                        Phase::Closing { .. } => Then::GoOn,
                     }
                 }
                 Event::Ping(payload) => {
@@ -274,21 +251,17 @@ impl Socket {
                 Event::Close { code, reason } => {
                     let reason = reason.to_owned();
                     self.answer_close(id, code, &reason, shared);
-                    self.over(
-                        id,
-                        code.unwrap_or(CloseCode::NoCode.code()),
-                        &reason,
-                        shared,
-                    );
+                    self.over(id, code.unwrap_or(CloseCode::NoCode.code()), &reason, shared);
                     Then::End
                 }
             };
-            let codecs = shared.take_codec_work();
-            shared.work.charge(codecs);
+            let codec_work = codecs.take_work() + shared.take_codec_work();
+            shared.work.charge(codec_work);
             match then {
                 Then::GoOn
                     if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH
-                        && self.phase == Phase::Open =>
+                        && self.phase == Phase::Open
+                        && matches!(self.side, Side::Server(_)) =>
                 {
                     return Step {
                         taken,
@@ -317,6 +290,36 @@ impl Socket {
         }
     }
 
+    /// Has the session do something, and closes it where that comes of it.
+    #[inline]
+    fn with_session(
+        &mut self,
+        id: ConnectionId,
+        shared: &mut Shared,
+        work: impl FnOnce(&mut S, &mut Context<'_>) -> Flow,
+    ) -> Then<Never> {
+        let mut cx = Context {
+            id,
+            route: match &self.side {
+                Side::Server(route) => Some(route),
+                Side::Client(_) => None,
+            },
+            lease: &mut self.lease,
+            pace: self.pace.as_deref_mut(),
+            is_relayed: self.is_response,
+            is_open: self.phase == Phase::Open,
+            shared,
+        };
+        match work(&mut self.session, &mut cx) {
+            Flow::GoOn => Then::GoOn,
+            Flow::Wait(block) => Then::Wait(block),
+            Flow::Close(code, reason) => {
+                self.close(id, code, &reason, shared);
+                Then::GoOn
+            }
+        }
+    }
+
     /// Whether what comes next has to wait for its time.
     #[inline]
     fn is_ahead(&self, now: Now) -> bool {
@@ -335,7 +338,7 @@ impl Socket {
             return Paced::InTime;
         }
         match event {
-            Event::Message { data, .. } if self.session.has_commands() => {
+            Event::Message { data, .. } if self.session.counts_commands() => {
                 pace.bytes(data.len(), now.mono_ms)
             }
             Event::Message { data, .. } => pace.message(data.len(), now.mono_ms),
@@ -351,9 +354,8 @@ impl Socket {
     /// While input waits for its time nothing is heard of the peer: a ping finds out whether it is there at all, since
     /// the system of one that has gone answers for it.
     pub(crate) fn ping_while_paced(&mut self, id: ConnectionId, shared: &mut Shared) {
-        if let Session::Centrifuge(session) = &mut self.session {
-            session.heard();
-            return self.centrifuge_due(id, shared);
+        if self.session.has_pings() {
+            return self.ping_while_judged(id, shared);
         }
         self.pinged = false;
         self.heard_ms = shared.now.mono_ms as u32;
@@ -381,6 +383,14 @@ impl Socket {
         if self.begin_close(id, code, reason, shared) {
             shared.count_outpaced(id);
         }
+        self.faulty(id, code, reason, shared);
+    }
+
+    /// The peer has broken the protocol or its rate.
+    fn faulty(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
+        if self.session.hears_faults() {
+            self.over(id, code, reason, shared);
+        }
     }
 
     /// Until when what the client says next waits.
@@ -394,115 +404,6 @@ impl Socket {
             .min(self.ping_deadline_ms(shared))
             .min(self.renewal_ms(shared.now))
             .min(self.expiry_ms(shared.now))
-    }
-
-    /// One frame on `/api/socket`: a command, answered always and in order.
-    fn command(
-        &mut self,
-        id: ConnectionId,
-        kind: MessageKind,
-        data: Vec<u8>,
-        shared: &mut Shared,
-    ) -> Then<Never> {
-        let Session::Backend(backend) = &mut self.session else {
-            return Then::GoOn;
-        };
-        if backend.is_full() {
-            // A frame can't be untaken once decoded: it is kept here.
-            backend.keep(kind, data);
-            return Then::Wait(Block::Answer);
-        }
-        let mut scratch = std::mem::take(&mut shared.scratch.payload);
-        let result = match kind {
-            MessageKind::Text => command::parse(&data, &mut scratch),
-            MessageKind::Binary => Err(command::BadCommand::new(
-                "expected a text message with a JSON object",
-            )),
-        };
-        shared.scratch.payload = scratch;
-        let count = result.as_ref().map_or(1, |command| command.target.count());
-        match self
-            .pace
-            .as_mut()
-            .map(|pace| pace.publications(count, shared.now.mono_ms))
-        {
-            Some(Paced::Drop) => {
-                shared.stats.messages_dropped.add(1);
-                return Then::GoOn;
-            }
-            Some(Paced::Close) => {
-                self.outpaced(id, shared);
-                return Then::GoOn;
-            }
-            _ => {}
-        }
-        let Session::Backend(backend) = &mut self.session else {
-            return Then::GoOn;
-        };
-        let progress = match result {
-            Err(error) => {
-                backend.refuse(None, error.into(), "", id, shared);
-                Progress::Done
-            }
-            Ok(command) => backend
-                .publish(&command, Shape::Sum, true, id, shared)
-                .unwrap_or_else(|why| {
-                    backend.refuse(command.id, why, "", id, shared);
-                    Progress::Done
-                }),
-        };
-        write_answers(backend, id, shared);
-        match progress {
-            Progress::Done => Then::GoOn,
-            Progress::Unfinished => Then::Wait(Block::Credit),
-        }
-    }
-
-    pub(crate) fn is_back_end(&self) -> bool {
-        matches!(self.session, Session::Backend(_))
-    }
-
-    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Never> {
-        let backend = match &mut self.session {
-            Session::Backend(backend) => backend,
-            Session::App(_) => return self.app_resume(id, shared),
-            Session::Centrifuge(_) => return self.go_on_with_commands(id, shared),
-            Session::Echo | Session::Push(_) => return Then::GoOn,
-        };
-        if !backend.resume(id, shared) {
-            return Then::Wait(Block::Credit);
-        }
-        write_answers(backend, id, shared);
-        match backend.take_kept() {
-            Some((kind, data)) => self.command(id, kind, data, shared),
-            None => Then::GoOn,
-        }
-    }
-
-    /// Returns whether input that waited for an answer may go on.
-    pub(crate) fn answered(
-        &mut self,
-        id: ConnectionId,
-        ticket: Ticket,
-        answer: Answer,
-        shared: &mut Shared,
-    ) -> bool {
-        match &mut self.session {
-            Session::Backend(backend) => {
-                backend.answered(ticket, answer);
-                write_answers(backend, id, shared)
-            }
-            Session::App(app) => {
-                app.answered(id, ticket, answer, shared);
-                false
-            }
-            Session::Push(_) => {
-                self.enrolled(id, ticket, &answer, shared);
-                false
-            }
-            Session::Centrifuge(_) => self.command_answered(id, ticket, answer, shared),
-            Session::Echo => false,
-        }
     }
 
     /// Begins the closing handshake.
@@ -526,19 +427,12 @@ impl Socket {
         self.phase = Phase::Closing {
             since_ms: shared.now.mono_ms as u32,
         };
-        let (code, reason) = match self.session {
-            Session::Centrifuge(_) => crate::sessions::centrifuge::words(code, reason),
-            _ => (code, reason.into()),
-        };
+        let (code, reason) = self.session.words(code, reason);
         self.parted(id, code, &reason, shared);
-        if let Session::Centrifuge(session) = &mut self.session {
-            session.end_answer();
-        }
-        if let Session::Centrifuge(session) = &self.session
-            && (self.is_response || session.is_one_way())
-        {
-            session.write_disconnect(id, code, &reason, shared);
-        }
+        self.with_session(id, shared, |session, cx| {
+            session.closing(code, &reason, cx);
+            Flow::GoOn
+        });
         if self.is_response {
             shared.ports.outboxes.end_carrying(id);
             shared.ports.outboxes.journal.closed(id, Some(code));
@@ -583,6 +477,7 @@ impl Socket {
             self.parted(id, code, &reason, shared);
             shared.ports.outboxes.close_frame(id, Some(code), &reason);
         }
+        self.faulty(id, code, &reason, shared);
         Step {
             taken,
             then: Then::End,
@@ -616,8 +511,8 @@ impl Socket {
     }
 
     fn ping_deadline_ms(&self, shared: &Shared) -> u64 {
-        if let Session::Centrifuge(session) = &self.session {
-            return session.deadline_ms(shared);
+        if self.session.has_pings() {
+            return self.session.deadline_ms(shared);
         }
         let (interval_ms, timeout_ms) = self.ping_times_ms(shared);
         if interval_ms == 0 {
@@ -640,9 +535,8 @@ impl Socket {
 
     fn idle_deadline_ms(&self, id: ConnectionId, shared: &Shared) -> u64 {
         let timeout_ms = shared.site.limits.session_idle_timeout_ms;
-        // Pings are messages to clients of Centrifugo's protocol: such a session is never idle.
-        let is_excepted = matches!(self.session, Session::Centrifuge(_));
-        if timeout_ms == 0 || is_excepted || matches!(self.side, Side::Client(_)) {
+        // Pings that are messages keep a session from being idle.
+        if timeout_ms == 0 || self.session.has_pings() || matches!(self.side, Side::Client(_)) {
             return u64::MAX;
         }
         let sent_ms = shared.ports.outboxes.of(id).messaged_ms();
@@ -663,8 +557,8 @@ impl Socket {
             self.close(id, code, reason, shared);
             return true;
         }
-        if let Session::Centrifuge(_) = self.session {
-            self.centrifuge_due(id, shared);
+        if self.session.has_pings() {
+            self.with_session(id, shared, Session::timeout);
             return true;
         }
         if self.pinged {
@@ -687,15 +581,4 @@ fn since(low_ms: u32, now: Now) -> u64 {
     now.mono_ms - u64::from((now.mono_ms as u32).wrapping_sub(low_ms)).min(now.mono_ms)
 }
 
-/// Writes the answers that are complete; whether there were any.
-fn write_answers(backend: &mut Backend, id: ConnectionId, shared: &mut Shared) -> bool {
-    let mut wrote = false;
-    let mut reply = std::mem::take(&mut shared.scratch.reply);
-    while backend.write_answer(&mut reply, "result") {
-        shared.ports.outboxes.message(id, MessageKind::Text, &reply);
-        reply.clear();
-        wrote = true;
-    }
-    shared.scratch.reply = reply;
-    wrote
-}
+

@@ -15,6 +15,7 @@ use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::{OverPace, Pacing};
 use veche_frontends::publishing::Publishing;
 use veche_frontends::rate::Rate;
+use veche_frontends::registry;
 use veche_frontends::route::{Handler, Headers, Route, Router};
 use veche_frontends::static_files::{
     Content, Description, Encoding, File, Files, OpenError, Opened, ReadAt,
@@ -153,15 +154,15 @@ impl Options {
                 }),
                 ..push("/newest-deflate")
             },
-            route("/centrifuge", Handler::Centrifuge),
-            route("/centrifuge/all/*", Handler::Centrifuge),
+            route("/centrifuge", protocol("centrifuge")),
+            route("/centrifuge/all/*", protocol("centrifuge")),
             Route {
                 identity: Identity::Token(tokens(Anonymous::None)),
-                ..route("/centrifuge/jwt/http_stream", Handler::Centrifuge)
+                ..route("/centrifuge/jwt/http_stream", protocol("centrifuge"))
             },
             Route {
                 identity: Identity::Token(tokens(Anonymous::None)),
-                ..route("/centrifuge/tokens/*", Handler::Centrifuge)
+                ..route("/centrifuge/tokens/*", protocol("centrifuge"))
             },
             Route {
                 identity: Identity::Query("user".into()),
@@ -169,37 +170,37 @@ impl Options {
                     takeover: true,
                     ..deflate::Policy::default()
                 }),
-                ..route("/centrifuge/named", Handler::Centrifuge)
+                ..route("/centrifuge/named", protocol("centrifuge"))
             },
             Route {
                 identity: Identity::Token(tokens(Anonymous::None)),
-                ..route("/centrifuge/jwt", Handler::Centrifuge)
+                ..route("/centrifuge/jwt", protocol("centrifuge"))
             },
             Route {
                 identity: Identity::Token(tokens(Anonymous::Token)),
-                ..route("/centrifuge/anonymous-token", Handler::Centrifuge)
+                ..route("/centrifuge/anonymous-token", protocol("centrifuge"))
             },
             Route {
                 identity: Identity::Token(tokens(Anonymous::All)),
-                ..route("/centrifuge/anonymous", Handler::Centrifuge)
+                ..route("/centrifuge/anonymous", protocol("centrifuge"))
             },
             Route {
                 deciders: Some(Arc::new(deciders(&[Kind::Message]))),
-                ..route("/centrifuge/asked/*", Handler::Centrifuge)
+                ..route("/centrifuge/asked/*", protocol("centrifuge"))
             },
             Route {
                 deciders: Some(Arc::new(deciders(&[Kind::Disconnect]))),
-                ..route("/centrifuge/asked-gone", Handler::Centrifuge)
+                ..route("/centrifuge/asked-gone", protocol("centrifuge"))
             },
             Route {
                 identity: Identity::Query("user".into()),
                 deciders: Some(Arc::new(deciders(&[Kind::Message]))),
-                ..route("/centrifuge/asked-named", Handler::Centrifuge)
+                ..route("/centrifuge/asked-named", protocol("centrifuge"))
             },
             Route {
                 identity: Identity::Token(tokens(Anonymous::None)),
                 deciders: Some(Arc::new(deciders(&[Kind::Message]))),
-                ..route("/centrifuge/asked-jwt", Handler::Centrifuge)
+                ..route("/centrifuge/asked-jwt", protocol("centrifuge"))
             },
             Route {
                 compression: Some(deflate::Policy {
@@ -207,15 +208,15 @@ impl Options {
                     ..deflate::Policy::default()
                 }),
                 identity: Identity::Query("user".into()),
-                ..route("/centrifuge/deflate", Handler::Centrifuge)
+                ..route("/centrifuge/deflate", protocol("centrifuge"))
             },
-            paced("/paced/delay/*", Handler::Centrifuge, OverPace::Delay),
-            paced("/paced/drop/*", Handler::Centrifuge, OverPace::Drop),
-            paced("/paced/close/*", Handler::Centrifuge, OverPace::Close),
-            route("/echo", Handler::Echo),
+            paced("/paced/delay/*", protocol("centrifuge"), OverPace::Delay),
+            paced("/paced/drop/*", protocol("centrifuge"), OverPace::Drop),
+            paced("/paced/close/*", protocol("centrifuge"), OverPace::Close),
+            route("/echo", protocol("echo")),
             Route {
                 compression: Some(deflate::Policy::default()),
-                ..route("/deflate", Handler::Echo)
+                ..route("/deflate", protocol("echo"))
             },
             Route {
                 compression: Some(deflate::Policy {
@@ -223,7 +224,7 @@ impl Options {
                     client_window_bits: deflate::KEPT_WINDOW_BITS_MAX,
                     ..deflate::Policy::default()
                 }),
-                ..route("/takeover", Handler::Echo)
+                ..route("/takeover", protocol("echo"))
             },
             Route {
                 methods: vec!["GET".into()],
@@ -477,7 +478,7 @@ fn paced(path: &str, handler: Handler, over: OverPace) -> Route {
 }
 
 fn push(path: &str) -> Route {
-    route(path, Handler::Push)
+    route(path, protocol("push"))
 }
 
 /// How long an application may take at `/timed`; elsewhere as long as it likes.
@@ -495,6 +496,10 @@ fn app(path: &str, app: AppId) -> Route {
         request_timeout_ms,
     };
     route(path, handler)
+}
+
+fn protocol(name: &str) -> Handler {
+    registry::handler(name).expect("a registered protocol")
 }
 
 fn route(path: &str, handler: Handler) -> Route {

@@ -132,9 +132,9 @@ fn connected(number: usize) -> Connected {
     Connected {
         client: number.to_string().into(),
         user: "".into(),
-        handler: "socket",
-        transport: "websocket",
-        protocol: "",
+        handler: "socket".into(),
+        transport: "websocket".into(),
+        protocol: "".into(),
         route: "/".into(),
         address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         name: "".into(),

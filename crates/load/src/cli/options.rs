@@ -57,6 +57,9 @@ pub(super) struct Common {
     /// Certificates to trust instead of the system's, as PEM
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
+    /// Make a full TLS handshake for each connection; by default one that has been there before resumes its session
+    #[arg(long)]
+    pub(super) full_handshakes: bool,
     /// Keep the connections open for so long when the measurement is over
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) hold: Option<Duration>,
@@ -227,6 +230,9 @@ pub(super) struct PublishArgs {
     /// Publications a second in all; N..M: from N to M over the measured time
     #[arg(short, long, value_name = "N|N..M", default_value = "100", value_parser = rate)]
     pub(super) rate: Rate,
+    /// Publications that are due at a time; with push all of them go to one receiver
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "recover")]
+    pub(super) burst: u32,
     /// How publications are spaced: evenly, or randomly like those of users that know nothing of each other
     #[arg(long, value_enum, default_value_t = Spacing::Even)]
     pub(super) arrivals: Spacing,

@@ -166,6 +166,7 @@ fn fanout(
         to_one,
         rate: args.rate.from,
         rate_to: args.rate.to,
+        burst: args.burst,
         arrivals: args.arrivals.into(),
         size: args.size,
         hello: args.hello.clone(),
@@ -361,6 +362,7 @@ fn endpoint(
         tls: TlsPlan {
             insecure: common.insecure,
             ca: common.ca.clone(),
+            full_handshakes: common.full_handshakes,
         },
         heartbeats: common.answer.clone(),
         ..Endpoint::new(target, common.connections)

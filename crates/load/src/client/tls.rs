@@ -19,7 +19,10 @@ impl Trust {
             Some(file) => Believe::File(file.clone()),
             None => Believe::System,
         };
-        let trust = veche_tls::Trust::new(&believe)?;
+        let mut trust = veche_tls::Trust::new(&believe)?;
+        if plan.full_handshakes {
+            trust = trust.without_resumption();
+        }
         // A name that can be in no certificate is said before anything begins.
         trust.connect(host)?;
         Ok(Self {

@@ -97,6 +97,15 @@ impl Io<'_> {
         net.end_other(self.driver, who, begun);
     }
 
+    /// Has all that `send` sends to a client leave in one write.
+    pub(crate) fn together(&mut self, who: u32, send: impl FnOnce(&mut Self)) {
+        let begun = self.net.begin_other(who);
+        let current = self.net.current.replace(who);
+        send(self);
+        self.net.current = current;
+        self.net.end_other(self.driver, who, begun);
+    }
+
     /// Ends a client in good order; the load does not hear of it.
     pub(crate) fn leave(&mut self, who: u32) {
         let net = &mut *self.net;

@@ -183,7 +183,12 @@ impl Fanout {
     }
 
     fn turn(&self) -> u32 {
-        (self.count % u64::from(self.publishers)) as u32
+        (self.bursts() % u64::from(self.publishers)) as u32
+    }
+
+    /// Bursts so far, for turns.
+    fn bursts(&self) -> u64 {
+        self.count / u64::from(self.plan.burst)
     }
 
     /// Publishes what is due, as far as there is somebody who can.
@@ -204,7 +209,7 @@ impl Fanout {
     }
 
     fn publish(&mut self, io: &mut Io<'_>, who: u32, at_ns: u64) {
-        let round = self.count / u64::from(self.publishers);
+        let round = self.bursts() / u64::from(self.publishers);
         self.count += 1;
         let publisher = io.net.clients[who as usize].number;
         let receiver = self.plan.to_one.then(|| {
@@ -382,12 +387,11 @@ impl Load for Fanout {
         self.has_begun = true;
         self.last_ns = start_ns;
         if self.publishers > 0 {
-            let pace = Pace::starting(self.rate, start_ns, self.phase);
-            let pace = pace.ramping(
-                self.rate_to,
-                io.net.plan.warmup_ns,
-                io.net.plan.duration_ns.unwrap_or(0),
-            );
+            let burst = f64::from(self.plan.burst);
+            let pace = Pace::starting(self.rate / burst, start_ns, self.phase);
+            let rate_to = self.rate_to.map(|rate| rate / burst);
+            let plan = &io.net.plan;
+            let pace = pace.ramping(rate_to, plan.warmup_ns, plan.duration_ns.unwrap_or(0));
             let pace = pace.arriving(self.plan.arrivals, &mut io.net.rng);
             self.pace = Some(if self.plan.recover {
                 Publishing::Patiently(OpenLoop::new(pace))
@@ -510,7 +514,12 @@ impl Load for Fanout {
             next = match &mut pace {
                 Publishing::InTime(pace) => {
                     while let Some(due) = io.net.take_due(pace) {
-                        self.publish_in_turn(io, due);
+                        let who = self.receivers + self.turn();
+                        io.together(who, |io| {
+                            for _ in 0..self.plan.burst {
+                                self.publish_in_turn(io, due);
+                            }
+                        });
                     }
                     pace.due(now)
                 }

@@ -121,7 +121,7 @@ pub struct HttpPlan {
 }
 
 /// Who publishes what, and when.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FanoutPlan {
     /// What a publisher sends: `{data}` is the numbered message, `{i}` the receiver's number if each goes to one.
     pub body: String,
@@ -131,6 +131,9 @@ pub struct FanoutPlan {
     pub rate: f64,
     /// What `rate` goes to, in a straight line over the measured time.
     pub rate_to: Option<f64>,
+    /// Publications that are due at a time, from one publisher and, where each goes to one receiver, to the same one.
+    /// Receivers that recover take one at a time.
+    pub burst: u32,
     /// How publications are spaced.
     pub arrivals: Arrivals,
     /// Bytes of the numbered message.
@@ -144,6 +147,24 @@ pub struct FanoutPlan {
     /// Receivers come back to where they were, and are owed what they missed; a publication counts when it is answered,
     /// and connections that end are opened again, publishers' too.
     pub recover: bool,
+}
+
+impl Default for FanoutPlan {
+    fn default() -> Self {
+        Self {
+            body: String::new(),
+            to_one: false,
+            rate: 0.0,
+            rate_to: None,
+            burst: 1,
+            arrivals: Arrivals::default(),
+            size: 0,
+            hello: None,
+            run: 0,
+            chaos: None,
+            recover: false,
+        }
+    }
 }
 
 /// How a shootout goes on.

@@ -149,6 +149,8 @@ struct State {
     /// By name, which is the end of the request's target.
     receivers: BTreeMap<String, Receiver>,
     truth: Truth,
+    /// Of publications to one: the publisher's connection and the receiver.
+    to_one: Vec<(u32, String)>,
 }
 
 /// A server of receivers, with ways in for publishers by messages of their own and by lines.
@@ -235,6 +237,7 @@ impl State {
         if let Some(rest) = data.strip_prefix(b"to:") {
             let end = rest.iter().position(|byte| *byte == b' ').expect("a name");
             let name = std::str::from_utf8(&rest[..end]).expect("a name");
+            self.to_one.push((from, name.to_owned()));
             if let Some(receiver) = self.receivers.get_mut(name) {
                 receiver.deliver(from, &rest[end..], mischief, &mut self.truth);
             }
@@ -378,6 +381,37 @@ fn a_server_without_a_fault_has_an_empty_ledger() {
     let ledger = compare(&server, plan(vec![server.hear(3), ways_in], load, 800));
     assert_eq!(ledger.delivered, ledger.expected);
     assert!(ledger.worst.is_empty(), "{ledger:?}");
+}
+
+#[test]
+fn all_of_a_burst_goes_from_one_publisher_to_one_receiver() {
+    const BURST: usize = 4;
+    let server = Server::start(Mischief::default(), 6);
+    let ways_in = endpoint(&format!("tcp://{}", server.lines), 2);
+    let load = LoadPlan::Fanout(FanoutPlan {
+        burst: BURST as u32,
+        ..fanout("to:{i} {data}", 800.0)
+    });
+    let ledger = compare(&server, plan(vec![server.hear(3), ways_in], load, 700));
+    assert!(ledger.published > 300, "{ledger:?}");
+    assert_eq!(ledger.delivered, ledger.published, "{ledger:?}");
+    let mut by_publisher = BTreeMap::<u32, Vec<String>>::new();
+    for (publisher, receiver) in server.state.lock().to_one.drain(..) {
+        by_publisher.entry(publisher).or_default().push(receiver);
+    }
+    assert_eq!(by_publisher.len(), 2);
+    for receivers in by_publisher.values() {
+        let bursts: Vec<&[String]> = receivers.chunks(BURST).collect();
+        for burst in &bursts {
+            assert_eq!(burst.len(), BURST);
+            assert!(
+                burst.iter().all(|receiver| *receiver == burst[0]),
+                "{burst:?}"
+            );
+        }
+        let is_in_turn = bursts.windows(2).all(|two| two[0][0] != two[1][0]);
+        assert!(is_in_turn, "{receivers:?}");
+    }
 }
 
 /// Receivers go and come back all the time; the server loses nothing, and nothing is called lost.

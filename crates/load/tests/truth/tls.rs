@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 use veche_load::loads::LoadPlan;
 use veche_load::loads::echo::EchoPlan;
 use veche_load::payload::{Content, PayloadPlan};
@@ -18,6 +18,19 @@ use crate::support::{WebSocket, assert_clean, endpoint, plan, report, serve};
 
 /// An echo server whose certificate is for `name`, and the file with that certificate.
 fn server(name: &str) -> (SocketAddr, Pem) {
+    let (address, pem, _) = counting_server(name);
+    (address, pem)
+}
+
+/// Handshakes that a server has seen.
+#[derive(Debug, Default)]
+struct Handshakes {
+    full: AtomicU32,
+    resumed: AtomicU32,
+}
+
+/// The same, and the kinds of its handshakes.
+fn counting_server(name: &str) -> (SocketAddr, Pem, Arc<Handshakes>) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
     let pem = Pem::new(&made.cert.pem());
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
@@ -28,13 +41,26 @@ fn server(name: &str) -> (SocketAddr, Pem) {
         .with_single_cert(vec![made.cert.der().clone()], key)
         .expect("a certificate and its key");
     let config = Arc::new(config);
-    let address = serve(move |_, socket: TcpStream| {
-        let tls = ServerConnection::new(Arc::clone(&config)).expect("a server");
+    let handshakes = Arc::<Handshakes>::default();
+    let counted = Arc::clone(&handshakes);
+    let address = serve(move |_, mut socket: TcpStream| {
+        let mut tls = ServerConnection::new(Arc::clone(&config)).expect("a server");
+        // A client that refuses the certificate is the business of other tests.
+        while tls.is_handshaking() {
+            if tls.complete_io(&mut socket).is_err() {
+                return;
+            }
+        }
+        let kind = match tls.handshake_kind() {
+            Some(HandshakeKind::Resumed) => &counted.resumed,
+            _ => &counted.full,
+        };
+        kind.fetch_add(1, Relaxed);
         if let Some(websocket) = WebSocket::accept(StreamOwned::new(tls, socket)) {
             websocket.echo();
         }
     });
-    (address, pem)
+    (address, pem, handshakes)
 }
 
 /// A file that goes with the value.
@@ -77,12 +103,12 @@ fn run(address: SocketAddr, tls: TlsPlan, size: usize) -> Report {
 fn a_certificate_that_is_trusted_and_any_when_asked() {
     let (address, pem) = server("127.0.0.1");
     let by_file = || TlsPlan {
-        insecure: false,
         ca: Some(pem.0.clone()),
+        ..TlsPlan::default()
     };
     let any = || TlsPlan {
         insecure: true,
-        ca: None,
+        ..TlsPlan::default()
     };
     // Below and above what one record holds, and what TLS puts up with at a time.
     for size in [20, 20_000, 300_000] {
@@ -101,8 +127,8 @@ fn a_certificate_that_does_not_verify_is_refused() {
     let (address, _pem) = server("127.0.0.1");
     let (other, others) = server("elsewhere.example");
     let theirs = TlsPlan {
-        insecure: false,
         ca: Some(others.0.clone()),
+        ..TlsPlan::default()
     };
     // Nobody's, another's, and the right one for another name.
     for (address, tls) in [
@@ -125,6 +151,34 @@ fn a_certificate_that_does_not_verify_is_refused() {
         );
         let words = &report.errors.examples["tls"];
         assert!(words.contains("certificate"), "{words}");
+    }
+}
+
+#[test]
+fn sessions_are_resumed_unless_full_handshakes_are_asked_for() {
+    for full_handshakes in [false, true] {
+        let (address, _pem, handshakes) = counting_server("127.0.0.1");
+        let clients = Endpoint {
+            tls: TlsPlan {
+                insecure: true,
+                full_handshakes,
+                ..TlsPlan::default()
+            },
+            ..endpoint(&format!("wss://{address}/"), 2)
+        };
+        let load = LoadPlan::Echo(EchoPlan {
+            inflight: 1,
+            churn: Some(40.0),
+            ..EchoPlan::default()
+        });
+        let report = report(plan(vec![clients], load, 800));
+        assert_clean(&report);
+        let resumed = handshakes.resumed.load(Relaxed);
+        let full = handshakes.full.load(Relaxed);
+        match full_handshakes {
+            true => assert_eq!((resumed, full > 10), (0, true), "{handshakes:?}"),
+            false => assert!(resumed > 10 && full < resumed, "{handshakes:?}"),
+        }
     }
 }
 

@@ -7,7 +7,6 @@ mod fetch;
 mod gate;
 mod latency;
 mod object;
-mod seldom;
 mod signature;
 
 pub(crate) use breaker::{Breaker, Ending};
@@ -16,5 +15,4 @@ pub(crate) use fetch::{Answer, CONNECTIONS_MAX, Request};
 pub(crate) use gate::Gate;
 pub(crate) use latency::Latency;
 pub(crate) use object::Object;
-pub(crate) use seldom::Seldom;
 pub(crate) use signature::{HOOK, SIGNATURE, sign};

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
+use veche_apps::Library;
 use veche_config::{self as config, Config};
 use veche_terminal::{Colour, Colours};
 
 use veche_terminal::exit::{Exit, Failure, print_line};
 use veche_terminal::{Problem, Report};
-
-use crate::apps::Library;
 
 /// Flags of `veche check`.
 #[derive(Args, Debug)]

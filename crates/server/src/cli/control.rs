@@ -11,11 +11,12 @@ use clap::Args;
 use serde_json::Value;
 use veche_config as config;
 
+use veche_supervisor::passing;
+use veche_supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
 use veche_terminal::exit::{Exit, Failure, print_line};
 use veche_terminal::shown;
 
-use crate::process::{now, passing};
-use crate::supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
+use crate::process::now;
 
 /// How to find the running server.
 #[derive(Args, Debug)]

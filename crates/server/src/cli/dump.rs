@@ -8,12 +8,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use veche_supervisor::message::DumpRequest;
+use veche_supervisor::request::{Command, Request};
 use veche_terminal::exit::{Exit, Failure, print, written};
 
 use super::control::{self, Control, ControlArgs};
 use super::status;
-use crate::dump::{Cut, Wanted, receive};
-use crate::supervisor::request::{Command, Request};
+use crate::dump::{Cut, receive};
 
 /// How long the first rows may take: the server begins at once, if it knows what a dump is.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
@@ -21,16 +22,16 @@ const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// Of what, and how.
 #[derive(Args, Debug)]
 pub(super) struct DumpArgs {
-    /// Its name, as scripts give it to veche.table
+    /// The table's name in veche.table
     #[arg(value_name = "TABLE")]
     table: Option<String>,
-    /// As CSV with a header (RFC 4180); otherwise a JSON object a line (NDJSON)
+    /// Print CSV with a header (RFC 4180) instead of a JSON object per line (NDJSON)
     #[arg(long, requires = "table")]
     csv: bool,
-    /// In the order of this index; otherwise in that of the key
+    /// Order by this index instead of the key
     #[arg(long, value_name = "INDEX", requires = "table")]
     index: Option<String>,
-    /// At most so many rows
+    /// Maximum number of rows
     #[arg(long, value_name = "ROWS", requires = "table")]
     limit: Option<u64>,
     #[command(flatten)]
@@ -42,7 +43,7 @@ pub(super) fn run(file: &Path, args: DumpArgs) -> Result<(), Failure> {
     let Some(table) = args.table else {
         return list(&control);
     };
-    let wanted = Wanted {
+    let wanted = DumpRequest {
         table,
         csv: args.csv,
         index: args.index,
@@ -68,7 +69,7 @@ fn list(control: &Control) -> Result<(), Failure> {
     print(format_args!("{}", lines.collect::<String>()))
 }
 
-fn dump(control: &Control, wanted: Wanted) -> Result<(), Failure> {
+fn dump(control: &Control, wanted: DumpRequest) -> Result<(), Failure> {
     let pair = UnixStream::pair();
     let (ours, theirs) = pair.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
     let request = Request {

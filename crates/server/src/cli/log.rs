@@ -8,19 +8,19 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use clap::Args;
+use veche_supervisor::message::DecisionFilter;
+use veche_supervisor::request::{Command, Request};
 use veche_terminal::exit::{Exit, Failure, written};
 
 use super::control::{self, ControlArgs};
-use crate::decisions::Wanted;
-use crate::supervisor::request::{Command, Request};
 
 /// The user and the channel to filter by.
 #[derive(Args, Debug)]
 pub(super) struct LogArgs {
-    /// Only what is decided about this user
+    /// Only decisions about this user
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// Only what is decided about this channel
+    /// Only decisions about this channel
     #[arg(long, value_name = "CHANNEL")]
     channel: Option<String>,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(super) fn run(file: &Path, args: LogArgs) -> Result<(), Failure> {
     let control = control::find(file, args.control.control)?;
     let failed = |error: io::Error| Failure::new(Exit::Failed, error.to_string());
     let (mut ours, theirs) = UnixStream::pair().map_err(failed)?;
-    let wanted = Wanted {
+    let wanted = DecisionFilter {
         user: args.user,
         channel: args.channel,
     };

@@ -23,7 +23,7 @@ mod settings;
 /// Whose configuration it is.
 #[derive(Debug, Subcommand)]
 pub(super) enum From {
-    /// From Centrifugo 5 or 6; what has no counterpart is listed on standard error and at the head of the file
+    /// From Centrifugo 5 or 6; options without a counterpart are listed on standard error and at the head of the file
     Centrifugo(CentrifugoArgs),
 }
 

@@ -1,6 +1,6 @@
 //! The command line: what can be asked of `veche`, and what a shell gets back.
 //!
-//! `serve` hands a checked configuration to [`crate::supervisor`]; the other commands are short-lived clients of the
+//! `serve` hands a checked configuration to [`veche_supervisor`]; the other commands are short-lived clients of the
 //! configuration, of the control socket or of the push listener. An error is one line to act on.
 
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use veche_config as config;
+use veche_supervisor::{self as supervisor, Ended, Signals};
 
-use crate::process::signals::Signals;
-use crate::supervisor::{self, Ended};
+use crate::process::ServerProcess;
 
 mod check;
 mod control;
@@ -36,7 +36,7 @@ use status::Form;
 use veche_load::cli::{self as bench, BenchArgs};
 use veche_terminal::{Exit, Failure, duration, exit};
 
-/// The realtime application server: it holds the connections, your back end pushes.
+/// The realtime application server: like nginx, but for WebSocket.
 #[derive(Debug, Parser)]
 #[command(name = "veche", version, about, after_help = exit::table(), disable_help_subcommand = true)]
 struct Cli {
@@ -49,72 +49,72 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a folder with an application in Lua to begin with
+    /// Create a folder with an application to start from
     New(new::NewArgs),
-    /// Start the server and stay until it is stopped
+    /// Start the server in the foreground
     Serve {
         /// One process and no supervisor, for tools that follow one process: SIGTERM stops it, and nothing restarts it
         #[arg(long, hide = true)]
         unsupervised: bool,
     },
-    /// Start the server and run what is saved: scripts and configuration are loaded anew with every change
+    /// Start the server and reload scripts and configuration whenever a file is saved
     Dev,
-    /// Run the tests of the applications: each *_test.lua, with fake clients and a clock of their own
+    /// Run the tests of the applications: each *_test.lua, with simulated clients and clock
     Test(test::TestArgs),
-    /// Read the configuration and load the scripts; report every problem, without starting anything
+    /// Check the configuration and load the scripts, without starting the server; report all errors
     Check(check::CheckArgs),
-    /// Print every value that counts and where it came from
+    /// Print every effective value and its source
     Config,
-    /// Write a veche.toml that means what the configuration of another server does
+    /// Convert the configuration of another server to a veche.toml
     Migrate {
         #[command(subcommand)]
         from: migrate::From,
     },
-    /// Push a message to users or into a channel, through the push listener
+    /// Push a message to users or a channel, through the push listener
     Push(PushArgs),
     /// Measure a server: connections, messages, requests, pushes
     #[command(after_help = exit::table())]
     Bench(Box<BenchArgs>),
-    /// Show how the running server is doing
+    /// Show the state of the running server
     Status {
         /// Print the answer as one JSON object
         #[arg(long)]
         json: bool,
-        /// Show what took longest in the last minutes: turns of workers, handlers of scripts, requests
+        /// Show the slowest operations of the last minutes: turns of workers, handlers of scripts, requests
         #[arg(long, conflicts_with = "json")]
         slow: bool,
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Show what the running server decides about clients, as it happens: who connects, subscribes and publishes, and why not
+    /// Follow decisions about clients: accepted and refused connections, subscriptions and publications, with reasons
     Log(log::LogArgs),
-    /// Write the rows of a table of the running server to standard output; without a name, list its tables
+    /// Print the rows of a table of the running server; without a name, list the tables
     Dump(dump::DumpArgs),
-    /// What can be done with the history on disk while no server has it
+    /// Maintain the history on disk while no server uses it
     History {
         #[command(subcommand)]
         command: HistoryCommand,
     },
-    /// Make the running server read its configuration again; no connection is dropped
+    /// Reload the configuration and scripts; no connection is closed
     Reload {
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Start another server process on the same sockets, which reads the whole configuration, before the old one drains
+    /// Replace the server process and apply the whole configuration, without refusing a connection
     ///
-    /// What a reload can't change is in force afterwards, addresses of [[listen]] too. The old process closes its connections
-    /// over limits.drain_time, with 1012, and their clients come back to the new one at once; an upgrade does so over
-    /// limits.upgrade_drain_time. Refused where history is kept on disk.
+    /// Directives that a reload cannot change take effect, including addresses of [[listen]]. The old process closes its
+    /// connections over limits.drain_time, with 1012, and clients reconnect to the new one; an upgrade does so over
+    /// limits.upgrade_drain_time. Refused with history on disk.
     Restart {
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Have the program that is installed by now take over from the running server; nobody is refused meanwhile
+    /// Replace the running server by the installed program, without refusing a connection
     Upgrade {
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Print the script by which a shell completes command lines of veche
+    /// Print a completion script for a shell
     Completions {
         /// For example: veche completions bash > /etc/bash_completion.d/veche
         shell: clap_complete::Shell,
@@ -125,12 +125,12 @@ enum Command {
         /// One that is there
         folder: PathBuf,
     },
-    /// Stop the running server and wait until it is gone
+    /// Stop the running server and wait for its end
     Stop {
-        /// Don't drain: close everything at once
+        /// Do not drain: close all connections at once
         #[arg(long)]
         now: bool,
-        /// How long to wait for it to be gone; by default limits.lame_duck_time, limits.drain_time and 15 seconds
+        /// How long to wait for its end; by default limits.lame_duck_time, limits.drain_time and 15 seconds
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         timeout: Option<Duration>,
         #[command(flatten)]
@@ -141,7 +141,7 @@ enum Command {
 /// What can be done with the history on disk.
 #[derive(Debug, Subcommand)]
 enum HistoryCommand {
-    /// Have the next start give all channels new epochs: for a folder that was restored from a backup
+    /// Give all channels new epochs at the next start: for a folder restored from a backup
     RenewEpochs,
 }
 
@@ -207,7 +207,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::New(args) => new::run(&args),
         Command::Serve { unsupervised: true } => {
-            let served = supervisor::unsupervised::run(&file);
+            let served = supervisor::unsupervised::run(&file, ServerProcess::default());
             served.map_err(|error| Failure::new(Exit::Failed, error.to_string()))
         }
         Command::Serve { .. } => {

@@ -18,23 +18,23 @@ use veche_terminal::plain;
 /// Where to make it, and of which kind.
 #[derive(Args, Debug)]
 pub(super) struct NewArgs {
-    /// The folder to make; it must not exist
+    /// The folder to create; it must not exist
     #[arg(value_name = "NAME")]
     folder: PathBuf,
-    /// What to begin with
+    /// The template
     #[arg(long, value_enum, default_value_t = Template::Echo)]
     template: Template,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Template {
-    /// Every message comes back; with a page to try it
+    /// Echoes every message; with a page
     Echo,
-    /// Rooms with nicknames and who is here; with a page
+    /// Rooms with nicknames and a list of members; with a page
     Chat,
     /// HTTP and JSON: notes to list, add, change and delete
     Api,
-    /// What another WebSocket server tells reaches every browser; with a source and a page
+    /// Relays another WebSocket server to every browser; with a source and a page
     Feed,
     /// A back end pushes to users: in PHP, Node and Python; with a page
     Push,

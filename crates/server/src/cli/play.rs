@@ -9,14 +9,14 @@ use std::thread;
 use std::time::Duration;
 
 use veche_config::{self as config, Config};
-use veche_frontends::Parting;
 use veche_load::cli::{EndUsers, ScriptUsers};
 use veche_load::script::ScriptRun;
 use veche_logging as logging;
 use veche_script::LoadRun;
+use veche_supervisor::Restarts;
+use veche_supervisor::process::{DrainReason, ServerControl as _, Start};
 use veche_terminal::exit::{Exit, Failure};
 
-use crate::process::{Restarts, ServerControl, Start};
 use crate::server;
 
 /// Time for closing handshakes at the end.
@@ -29,19 +29,18 @@ pub(super) fn start(users: ScriptUsers) -> Result<EndUsers, Failure> {
     let config = Arc::new(configure(&users)?);
     let logs = logging::start(&config.server.log, None)
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    let server = server::start(Start {
+    let start = Start {
         config,
         listeners: Vec::new(),
         dev: false,
         log: logs.seen(),
-        boot: None,
         holds_services: false,
-        load_run: Some(Arc::new(Users(users.run))),
         restarts: Restarts::default(),
-    })
-    .map_err(|error| Failure::new(Exit::Usage, error))?;
+    };
+    let server = server::start(start, None, Some(Arc::new(Users(users.run))))
+        .map_err(|error| Failure::new(Exit::Usage, error))?;
     Ok(Box::new(move || {
-        server.drain(DRAIN, Parting::Stopping);
+        server.drain(DRAIN, DrainReason::Stopping);
         for _ in 0..DRAIN.as_millis() / LOOK.as_millis() {
             if server.drained() {
                 break;

@@ -31,7 +31,7 @@ pub(super) struct PushArgs {
     /// To all subscribers of this channel
     #[arg(long, value_name = "CHANNEL")]
     channel: Option<String>,
-    /// As a binary message; standard input is then one message as a whole
+    /// Send a binary message; standard input is then a single message
     #[arg(long, conflicts_with = "json")]
     binary: bool,
     /// DATA is a JSON value

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use veche_supervisor::request::Command;
 use veche_terminal::exit::{Exit, Failure, print, print_line};
 
 use super::control::Control;
-use crate::supervisor::request::Command;
 
 /// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

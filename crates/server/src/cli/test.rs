@@ -23,16 +23,16 @@ pub(super) struct TestArgs {
     /// Files with tests, or folders; by default every *_test.lua in the configuration's folder
     #[arg(value_name = "FILE")]
     paths: Vec<PathBuf>,
-    /// Only tests whose file and name have this text in them
+    /// Run only tests whose file and name contain this text
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Decides the order of what happens at the same time, and all chance
+    /// Seed of the order of simultaneous events and of all randomness
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Run each test with so many seeds, one after the other: finds what depends on an order
+    /// Run each test with this many seeds, to find dependencies on an order
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     runs: u64,
-    /// How long one run of a test may take, in real time
+    /// Time limit of one run of a test, in real time
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     timeout: Duration,
     /// Write the results to this file too, as JUnit XML

@@ -33,8 +33,8 @@ fn store() -> Arc<Store> {
     Arc::new(store)
 }
 
-fn wanted(table: &str) -> Wanted {
-    Wanted {
+fn wanted(table: &str) -> DumpRequest {
+    DumpRequest {
         table: table.to_owned(),
         csv: false,
         index: None,
@@ -42,7 +42,7 @@ fn wanted(table: &str) -> Wanted {
     }
 }
 
-fn dump(store: &Arc<Store>, wanted: Wanted) -> (String, End) {
+fn dump(store: &Arc<Store>, wanted: DumpRequest) -> (String, End) {
     let (mut ours, theirs) = UnixStream::pair().expect("a pair");
     Dumps::default().begin(store, wanted, theirs.into());
     let mut text = Vec::new();
@@ -60,7 +60,7 @@ fn all_rows_come_in_the_order_that_was_asked_for() {
         let row: serde_json::Value = serde_json::from_str(line).expect("JSON");
         assert_eq!((&row["id"], &row["mark"]), (&id.into(), &(id % 3).into()));
     }
-    let by_mark = Wanted {
+    let by_mark = DumpRequest {
         index: Some("by_mark".to_owned()),
         limit: Some(7_000),
         csv: true,
@@ -85,7 +85,7 @@ fn what_is_not_there_is_said_with_what_is() {
     let (_, end) = dump(&Arc::default(), wanted("user"));
     let expected = "there is no table \"user\": there is no table at all";
     assert_eq!(end.error.as_deref(), Some(expected));
-    let of_index = Wanted {
+    let of_index = DumpRequest {
         index: Some("by_name".to_owned()),
         ..wanted("users")
     };

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use veche_hub::{ClientInfo, Happening, PayloadKind, USERS, What};
+use veche_hub::Happening;
 
 /// What one request carries.
 pub(super) struct Delivery<'e> {
@@ -58,44 +58,8 @@ impl Delivery<'_> {
     }
 }
 
-/// What one is about.
-pub(crate) struct About<'e> {
-    pub(crate) kind: &'static str,
-    pub(crate) channel: Option<&'e str>,
-    pub(crate) user: Option<&'e str>,
-    pub(crate) client: Option<&'e str>,
-    /// JSON.
-    pub(crate) info: Option<&'e [u8]>,
-}
-
-/// What is told of it, to whomever.
-pub(crate) fn about(happening: &Happening) -> About<'_> {
-    let channel = &*happening.channel;
-    // A user's channel stands for himself.
-    let user = channel.strip_prefix(USERS);
-    let (kind, client): (_, Option<&ClientInfo>) = match &happening.what {
-        What::Occupied if user.is_some() => ("online", None),
-        What::Vacated if user.is_some() => ("offline", None),
-        What::Occupied => ("occupied", None),
-        What::Vacated => ("vacated", None),
-        What::Joined(client) => ("joined", Some(client)),
-        What::Left(client) => ("left", Some(client)),
-        What::Empty => ("empty", None),
-    };
-    let info = client.and_then(|client| client.conn_info.as_ref());
-    About {
-        kind,
-        channel: user.is_none().then_some(channel),
-        user: user.or_else(|| client.map(|client| &*client.user)),
-        client: client.map(|client| &*client.client),
-        info: info
-            .filter(|info| info.kind == PayloadKind::Json)
-            .map(|info| &*info.bytes),
-    }
-}
-
 fn event(happening: &Happening) -> Event<'_> {
-    let about = about(happening);
+    let about = happening.about();
     Event {
         kind: about.kind,
         channel: about.channel,
@@ -112,7 +76,7 @@ fn event(happening: &Happening) -> Event<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use veche_hub::Payload;
+    use veche_hub::{ClientInfo, Payload, PayloadKind, What};
 
     use super::*;
 

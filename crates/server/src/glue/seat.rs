@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
+use veche_apps::{Asked, Outgoing, Shelf};
 use veche_frontends::hooks::{Question, QuestionId, Verdict};
 use veche_frontends::{Now, Shared};
 use veche_net::ConnectionId;
@@ -16,7 +17,6 @@ use super::Record;
 use super::log::{Recorded, Told};
 use super::observed::Observed;
 use super::post::Post;
-use crate::apps::{Asked, Outgoing, Shelf};
 use crate::common::Common;
 use crate::hooks::Done;
 use crate::process::now;

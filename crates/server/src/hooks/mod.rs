@@ -18,10 +18,11 @@ use tracing::warn;
 use veche_calls::{Outcome, SecretUrl};
 use veche_config::{self as config, Config};
 use veche_frontends::hooks::{BackEndId, Decider, Kind, Question, Verdict};
+use veche_logging::Seldom;
 use veche_outbound::Outbound;
 use veche_terminal::as_ms;
 
-use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Gate, Request, Seldom, sign};
+use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Gate, Request, sign};
 use crate::process::{Clock, now};
 
 use answer::Said;

@@ -14,6 +14,7 @@ use veche_frontends::app::Outcome;
 use veche_frontends::identity::hook::{Hook, Question};
 use veche_frontends::identity::{Desk, Finding, Unknown};
 use veche_hub::ConnectionId;
+use veche_logging::Seldom;
 use veche_outbound::Outbound;
 use veche_terminal::as_ms;
 
@@ -21,7 +22,7 @@ use super::cache::Digest;
 use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
-use crate::asking::{Answer, Breaker, Gate, Request, Seldom};
+use crate::asking::{Answer, Breaker, Gate, Request};
 use crate::process::{Clock, now};
 
 /// Longest answer, in bytes.

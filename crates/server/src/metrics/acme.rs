@@ -27,7 +27,7 @@ impl Collector for Acme {
         let figures = self.0.figures();
         let mut family = encoder.encode_descriptor(
             "veche_acme_orders",
-            "Orders of certificates that have ended",
+            "Finished orders of certificates",
             None,
             MetricType::Counter,
         )?;
@@ -43,17 +43,17 @@ impl Collector for Acme {
         let gauges: [Gauge; 3] = [
             (
                 "veche_acme_certificate_held",
-                "Whether a certificate that is ordered is there, for its names and not expired; by its file",
+                "Whether an ordered certificate exists, for its names and not expired; by its file",
                 |one| i64::from(one.is_held),
             ),
             (
                 "veche_acme_failures",
-                "Orders of a certificate that have failed since the last that did not; by its file",
+                "Failed orders of a certificate since the last success; by its file",
                 |one| i64::from(one.failures),
             ),
             (
                 "veche_acme_next_order_seconds",
-                "When a certificate is ordered next, in Unix time; by its file",
+                "Time of the next order of a certificate, in Unix time; by its file",
                 |one| one.due_s,
             ),
         ];

@@ -32,12 +32,12 @@ const GAUGES: &[Gauge] = &[
     ),
     (
         "veche_outbound_busy",
-        "Connections to other servers that calls use, or are about to",
+        "Connections to other servers in use by calls",
         Figures::busy,
     ),
     (
         "veche_outbound_waiting",
-        "Calls to other servers that wait for a connection of a pool",
+        "Calls to other servers waiting for a connection of a pool",
         Figures::waiting,
     ),
 ];
@@ -57,7 +57,7 @@ impl Collector for Calls {
             let counter = ConstCounter::new(figures.calls());
             counter.encode(family.encode_family(&[("client", client)])?)?;
         }
-        let (name, help) = ("veche_outbound_errors", "Calls of scripts that have failed");
+        let (name, help) = ("veche_outbound_errors", "Failed calls of scripts");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (client, figures) in self.each() {
             for kind in FaultKind::ALL {
@@ -66,7 +66,7 @@ impl Collector for Calls {
                 counter.encode(family.encode_family(&labels)?)?;
             }
         }
-        let help = "Time that calls waited for a connection of a pool, of those that had to";
+        let help = "Time that calls waited for a connection of a pool, if they had to wait";
         let name = "veche_outbound_wait_seconds";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (client, figures) in self.each() {

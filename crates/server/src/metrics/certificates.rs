@@ -23,7 +23,7 @@ impl Collector for Certificates {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut family = encoder.encode_descriptor(
             "veche_tls_certificate_expiry_seconds",
-            "When a certificate expires, in Unix time; by listener and certificate",
+            "Expiry of a certificate, in Unix time; by listener and certificate",
             None,
             MetricType::Gauge,
         )?;

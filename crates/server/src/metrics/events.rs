@@ -26,29 +26,29 @@ impl Collector for Told {
         for (name, help, count) in [
             (
                 "veche_events_sent",
-                "Events that the back end has taken, by [events]",
+                "Events accepted by the back end of [events]",
                 figures.sent.read(),
             ),
             (
                 "veche_events_refused",
-                "Events that it has answered with 400 to 499, and that were not sent again",
+                "Events answered with 400 to 499, which are not repeated",
                 figures.refused.read(),
             ),
             (
                 "veche_events_lost",
-                "Events for which there was no room in [events] queue",
+                "Events lost because the queue of [events] was full",
                 figures.lost.read(),
             ),
             (
                 "veche_events_failures",
-                "Requests with events that have failed, and were made again",
+                "Failed requests with events, which are repeated",
                 figures.failures.read(),
             ),
         ] {
             let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(count).encode(family)?;
         }
-        let (name, help) = ("veche_events_waiting", "Events that wait to be sent");
+        let (name, help) = ("veche_events_waiting", "Events waiting to be sent");
         let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(self.0.events.waiting() as i64).encode(family)
     }

@@ -26,22 +26,22 @@ impl Collector for History {
         for (name, help, count) in [
             (
                 "veche_history_disk_commits",
-                "Groups of publications, and of what channels let go of, that were written",
+                "Batches of publications and removals written",
                 stats.commits,
             ),
             (
                 "veche_history_disk_written_bytes",
-                "Bytes of publications that were written",
+                "Bytes of publications written",
                 stats.bytes,
             ),
             (
                 "veche_history_disk_syncs",
-                "Times that the disk was asked to have it, as [history] fsync says",
+                "Syncs of the disk, as [history] fsync determines",
                 stats.fsyncs,
             ),
             (
                 "veche_history_disk_errors",
-                "Attempts to write that failed, and were made again",
+                "Failed writes, which are retried",
                 stats.errors,
             ),
         ] {
@@ -51,17 +51,17 @@ impl Collector for History {
         for (name, help, value) in [
             (
                 "veche_history_disk_bytes",
-                "Size of the files in [history] path, a moment ago",
+                "Recent size of the files in [history] path",
                 stats.file_bytes,
             ),
             (
                 "veche_history_disk_queue_bytes",
-                "Bytes that wait to be written",
+                "Bytes waiting to be written",
                 stats.queue_bytes,
             ),
             (
                 "veche_history_disk_failing",
-                "1 while nothing can be written, else 0",
+                "1 while writing fails, else 0",
                 stats.is_failing.into(),
             ),
         ] {

@@ -28,7 +28,7 @@ impl Collector for Decided {
         let hooks = &self.0.hooks;
         let (name, help) = (
             "veche_hooks_questions",
-            "Clients' commands that [hooks] asks the back end about: those that it decided on or not, and those that it was spared",
+            "Commands of clients with a hook, by outcome, including those not sent to the back end",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for kind in Kind::OF_BACK_ENDS {
@@ -41,7 +41,7 @@ impl Collector for Decided {
         }
         let (name, help) = (
             "veche_hooks_seconds",
-            "How long the back end took for those that it was asked",
+            "Response time of the back end",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for kind in Kind::OF_BACK_ENDS {
@@ -51,7 +51,7 @@ impl Collector for Decided {
         }
         let (name, help) = (
             "veche_hooks_waiting",
-            "Questions that wait for the back end",
+            "Requests running at or queued for the back end",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for kind in Kind::OF_BACK_ENDS {
@@ -60,7 +60,7 @@ impl Collector for Decided {
         }
         let (name, help) = (
             "veche_hooks_paused",
-            "Whether the back end is left alone for now, because it failed",
+            "Whether requests are paused because the back end failed",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for kind in Kind::OF_BACK_ENDS {

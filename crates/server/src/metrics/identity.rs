@@ -34,7 +34,7 @@ impl Collector for Identity {
         for (name, help, values) in [
             (
                 "veche_identity_hook_questions",
-                "Questions who a client is: those that the back end answered or not, and those that it was spared",
+                "Requests for the user of a client, by outcome, including those not sent to the back end",
                 asked.collect::<Vec<_>>(),
             ),
             (
@@ -44,7 +44,7 @@ impl Collector for Identity {
             ),
             (
                 "veche_pam_checks",
-                "Passwords: those that PAM judged or not, and those that it was spared",
+                "Password checks, by outcome, including those not passed to PAM",
                 checks.collect(),
             ),
         ] {
@@ -56,14 +56,14 @@ impl Collector for Identity {
         }
         let seconds = encoder.encode_descriptor(
             "veche_identity_hook_seconds",
-            "How long the back end took to say who a client is",
+            "Response time of the identity hook's back end",
             None,
             MetricType::Histogram,
         )?;
         histogram(seconds, &figures.took)?;
         let started = encoder.encode_descriptor(
             "veche_pam_helpers_started",
-            "Helper processes that have begun",
+            "Helper processes started",
             None,
             MetricType::Counter,
         )?;
@@ -72,27 +72,27 @@ impl Collector for Identity {
         for (name, help, value) in [
             (
                 "veche_identity_hook_waiting",
-                "Handshakes and requests that wait for a back end to say who asks",
+                "Handshakes and requests waiting for the identity hook",
                 figures.waiting.read(),
             ),
             (
                 "veche_identity_hook_paused",
-                "Back ends that are left alone for now, because they failed",
+                "Back ends whose requests are paused because they failed",
                 paused as u64,
             ),
             (
                 "veche_jwt_keys",
-                "Keys that tokens are checked with",
+                "Keys for checking tokens",
                 keys as u64,
             ),
             (
                 "veche_pam_waiting",
-                "Handshakes and requests that wait for a password to be judged",
+                "Handshakes and requests waiting for a password check",
                 passwords.waiting.read(),
             ),
             (
                 "veche_pam_helpers",
-                "Helper processes that run",
+                "Running helper processes",
                 passwords.helpers.read(),
             ),
         ] {

@@ -23,7 +23,7 @@ impl Collector for Logs {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut family = encoder.encode_descriptor(
             "veche_log_lines_lost",
-            "Lines of a log that were not written: the disk or the reader was too slow, or refused them",
+            "Log lines not written, because the disk or the reader was too slow or failed",
             None,
             MetricType::Counter,
         )?;

@@ -59,7 +59,7 @@ impl Collector for Process {
         for (name, help, value) in [
             (
                 "process_start_time_seconds",
-                "Unix time at which the server process began",
+                "Start of the server process, in Unix time",
                 Some(self.started_s),
             ),
             (
@@ -69,12 +69,12 @@ impl Collector for Process {
             ),
             (
                 "process_max_fds",
-                "Most descriptors that it may have open",
+                "Limit of open descriptors",
                 limit.map(|limit| limit as f64),
             ),
             (
                 "veche_connections_max",
-                "Most connections at once: limits.connections, or what descriptors allow",
+                "Limit of connections: limits.connections, or as many as descriptors allow",
                 Some(self.common.connections_max() as f64),
             ),
         ] {
@@ -83,7 +83,7 @@ impl Collector for Process {
                 ConstGauge::new(value).encode(family)?;
             }
         }
-        let (name, help) = ("veche_build_info", "The version that runs; always 1");
+        let (name, help) = ("veche_build_info", "The running version; always 1");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         let labels = [("version", env!("CARGO_PKG_VERSION"))];
         ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
@@ -95,7 +95,7 @@ impl Collector for Process {
         ConstCounter::new(cpu_seconds()).encode(family)?;
         let (name, help) = (
             "veche_restarts",
-            "Server processes that the supervisor started because the one before had ended: by a code, by a signal such as that of the kernel without memory, or killed since it hung",
+            "Restarts of the server process by the supervisor, by reason: an exit code, a signal such as that of the out-of-memory killer, or a hang",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (reason, count) in self.common.restarts.by_reason() {

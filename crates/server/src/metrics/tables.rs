@@ -32,7 +32,7 @@ const GAUGES: [Gauge; 3] = [
     ),
     (
         "veche_table_bytes_max",
-        "The memory that a table may take, bytes_max of its schema",
+        "The memory limit of a table, bytes_max of its schema",
         |f| f.bytes_max,
     ),
 ];
@@ -49,7 +49,7 @@ impl Collector for Tables {
                 gauge.encode(family.encode_family(&[("table", table)])?)?;
             }
         }
-        let help = "Rows that a table has dropped for lack of room";
+        let help = "Rows evicted from a table";
         let mut family =
             encoder.encode_descriptor("veche_table_evicted", help, None, MetricType::Counter)?;
         for (table, figures) in all() {

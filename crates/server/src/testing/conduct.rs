@@ -9,6 +9,7 @@ mod asks;
 use std::sync::Arc;
 use std::time::Duration;
 
+use veche_apps::Entry;
 use veche_proto::websocket::MessageKind;
 use veche_script::{
     Ask, Code, Effect, Effects, Ended, Level, Limits, Plain, TestVm, Token, World as Lua,
@@ -17,7 +18,6 @@ use veche_store::Store;
 
 use super::client::{Heard, Opening};
 use super::world::{Ground, MONO_MS, World};
-use crate::apps::Entry;
 
 /// A request or a handshake is waited for so long, by the test's clock: longer than the server lets one take.
 const PATIENCE_MS: u64 = 120_000;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use veche_apps::{Here, Journal, Library, Shelf};
 use veche_calls::FaultKind;
 use veche_config::Config;
 use veche_frontends::access::Access;
@@ -22,7 +23,6 @@ use veche_script::Now;
 
 use super::client::{Client, Opening, Welcome};
 use super::outside::{Dialed, Outside};
-use crate::apps::{Here, Journal, Library, Shelf};
 use crate::common::Common;
 use crate::files::DiskFiles;
 use crate::hooks::Hooks;
@@ -127,7 +127,7 @@ impl World {
         within: Duration,
         services: Option<&[String]>,
     ) -> Result<Self, String> {
-        let shelf = crate::apps::seeded(&ground.shelf, seed, services)?;
+        let shelf = veche_apps::seeded(&ground.shelf, seed, services)?;
         let options = veche_mailbox::Options::default();
         let mailbox = Mailbox::mesh(1, &options).pop();
         let mailbox = mailbox.ok_or("no mailbox")?;

@@ -2,6 +2,7 @@
 //!
 //! Once it is dialed it is a connection as any other: it has a slot, an outbox, and its events come by the same ways.
 
+use veche_apps::{Asked, Outgoing};
 use veche_frontends::Caller;
 use veche_net::{CloseReason, Driver};
 use veche_tls::Trust;
@@ -9,7 +10,6 @@ use veche_tls::Trust;
 use super::sealed::Seal;
 use super::transport::Transport;
 use super::{Host, Rest};
-use crate::apps::{Asked, Outgoing};
 
 /// Why nothing is dialed any more.
 const GOING_AWAY: &str = "the server is going away";

@@ -1,12 +1,12 @@
 //! What the glue needs of the applications, of the log and of the back end. The server has one of each; a test stands in
 //! for them.
 
+use veche_apps::{Asked, Here, Shelf};
 use veche_archive::{Durable, Record, Refused, Writer};
 use veche_frontends::Shared;
 use veche_frontends::hooks::{Question, Verdict};
 use veche_worker::AppHost;
 
-use crate::apps::{Asked, Here, Shelf};
 use crate::hooks::{Done, Hooks};
 
 /// The applications of a worker, as far as its driver is concerned.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use veche_apps::{AppMail, Shelf};
 use veche_frontends::{Parting, Site};
 use veche_mailbox::{Class, Full};
 use veche_net::Driver;
 use veche_worker::{Accepting, Outgoing, WorkerMessage};
 
 use super::{Host, Rest};
-use crate::apps::{AppMail, Shelf};
 use crate::sealing::Doors;
 
 /// What a worker gets: messages of other workers, whose applications send each other `M`, and orders of the control thread.

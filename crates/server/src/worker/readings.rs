@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 
+use veche_apps::Outgoing;
 use veche_frontends::Caller;
 use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_tls::{Believe, Trust, Trusts};
-
-use crate::apps::Outgoing;
 
 /// Those under way.
 #[derive(Default)]

@@ -18,7 +18,7 @@ pub struct ScanOptions<'a> {
     pub range: Range<'a>,
     /// From the last to the first.
     pub is_reverse: bool,
-    /// At most so many rows.
+    /// Maximum number of rows.
     pub rows_max: Option<usize>,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use veche_frontends::Census;
-use veche_hub::{Ticket, WorkerId};
+use veche_hub::{Caller, Ticket, WorkerId};
 use veche_worker::{TurnState, Worker, WorkerMessage};
 
 use crate::app::{APP, Numbers};
@@ -19,7 +19,11 @@ fn census(from: u16, ticket: u32) -> Census {
     Census {
         channel: "news".into(),
         name: None,
-        from: (WorkerId(from), APP, Ticket(ticket)),
+        caller: Caller {
+            worker: WorkerId(from),
+            session: APP,
+            ticket: Ticket(ticket),
+        },
     }
 }
 

@@ -12,7 +12,7 @@ mod world;
 use std::net::{IpAddr, Ipv4Addr};
 
 use veche_frontends::{Census, End, Now, Parting};
-use veche_hub::{Answer, ConnectionId, Connections, Mail, Ticket, WorkerId};
+use veche_hub::{Answer, Caller, ConnectionId, Connections, Mail, Ticket, WorkerId};
 use veche_worker::{
     APP_CREDITS, Request, TransportCommand, TurnLimits, TurnState, Worker, WorkerMessage, Write,
 };
@@ -187,7 +187,11 @@ fn a_census_asks_all_others_without_a_credit() {
     worker.shared_mut().ports.censuses.push(Census {
         channel: "news".into(),
         name: None,
-        from: (WorkerId(0), APP, Ticket(9)),
+        caller: Caller {
+            worker: WorkerId(0),
+            session: APP,
+            ticket: Ticket(9),
+        },
     });
     let (_, state) = turn(&mut worker);
     assert_eq!(state, TurnState::Idle(None));
@@ -199,7 +203,11 @@ fn a_census_asks_all_others_without_a_credit() {
     let census = Census {
         channel: "news".into(),
         name: None,
-        from: (WorkerId(2), APP, Ticket(1)),
+        caller: Caller {
+            worker: WorkerId(2),
+            session: APP,
+            ticket: Ticket(1),
+        },
     };
     worker.handle_message(2, WorkerMessage::Census(census.into()));
     turn(&mut worker);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use veche_frontends::{Address, Census, Parting, Relay};
 use veche_hub::{
-    ChannelName, ConnectionId, History, Mail, Namespace, Namespaces, Outcome, Payload, PayloadKind,
-    PayloadRef, Recovery, SubscribeOptions, Ticket, WorkerId,
+    Caller, ChannelName, ConnectionId, History, Mail, Namespace, Namespaces, Outcome, Payload,
+    PayloadKind, PayloadRef, Recovery, SubscribeOptions, Ticket, WorkerId,
 };
 use veche_worker::{APP_CREDITS, Outgoing, TurnState, Worker, WorkerMessage};
 
@@ -210,13 +210,17 @@ fn a_message_without_room_stays_before_those_behind_it() {
     let census = |ticket| Census {
         channel: "news".into(),
         name: None,
-        from: (WorkerId(0), APP, Ticket(ticket)),
+        caller: Caller {
+            worker: WorkerId(0),
+            session: APP,
+            ticket: Ticket(ticket),
+        },
     };
     let censuses = &mut worker.shared_mut().ports.censuses;
     censuses.extend([census(1), census(2)]);
     worker.finish_turn();
     let ticket = |outgoing: &Outgoing<u32>| match &outgoing.message {
-        WorkerMessage::Census(census) => census.from.2,
+        WorkerMessage::Census(census) => census.caller.ticket,
         _ => panic!("a census"),
     };
     let first = worker.poll_message().expect("a message");

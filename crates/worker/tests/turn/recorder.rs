@@ -4,7 +4,7 @@ use veche_frontends::app::{Gone, Outcome, Progress, Request, Response, Verdict};
 use veche_frontends::hooks::Question;
 use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, Apps, Census, NotRenewed, Shared};
-use veche_hub::{Answer, ConnectionId, Happening, Ticket, WorkerId};
+use veche_hub::{Answer, Caller, ConnectionId, Happening, Ticket, WorkerId};
 use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
 
@@ -29,7 +29,11 @@ pub(crate) fn census(ticket: u32) -> Census {
     Census {
         channel: "news".into(),
         name: None,
-        from: (WorkerId(0), APP, Ticket(ticket)),
+        caller: Caller {
+            worker: WorkerId(0),
+            session: APP,
+            ticket: Ticket(ticket),
+        },
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use serde_json::value::RawValue;
 
 use crate::backend::Exchange;
+use crate::http::call::AnswerBody;
 
 /// The rest of a body.
 pub(crate) struct Answers {
@@ -78,9 +79,10 @@ impl Answers {
         let Code { code } = serde_json::from_str(error.get()).ok()?;
         Some((code, error.get().to_owned()))
     }
+}
 
-    /// Appends the next part, until `out` has about so many bytes. Returns whether it was the last.
-    pub(crate) fn write(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+impl AnswerBody for Answers {
+    fn write(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         out.append(&mut self.begin);
         while let Some((exchange, key)) = self.exchanges.front() {
             if !exchange.write_part(out, key, &mut self.next, bytes_max) {

@@ -6,12 +6,13 @@ use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_types::codes::ErrorCode;
 
 use super::method::Method;
-use super::{Call, CallEnd};
+use super::{Answers, Call};
 use crate::backend::Backend;
 use crate::context::publishing::Publisher;
 use crate::context::shared::Shared;
 use crate::context::step::Block;
 use crate::http::api_error::error_body;
+use crate::http::call::{AnswerBody as _, ApiCall as _, CallEnd};
 
 /// Longest answer: it becomes values of a script at once.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -61,7 +62,7 @@ impl DirectCall {
     }
 }
 
-fn finish(end: CallEnd) -> Direct {
+fn finish(end: CallEnd<Answers>) -> Direct {
     match end {
         CallEnd::Answered(mut answers) => {
             let mut body = Vec::new();

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use veche_centrifuge::DisconnectCode;
 use veche_hub::ConnectionId;
 use veche_jwt::Refusal;
 use veche_proto::http::Status;
@@ -127,15 +126,6 @@ impl Unknown {
                 Status::SERVICE_UNAVAILABLE
             }
             Self::Guessing { .. } => Status::TOO_MANY_REQUESTS,
-        }
-    }
-
-    /// The code by which clients of Centrifugo's protocol learn that another try will not do.
-    pub(crate) fn disconnect(self) -> Option<DisconnectCode> {
-        match self {
-            Self::Stranger => Some(DisconnectCode::InvalidToken),
-            Self::Unwanted | Self::Blocked => Some(DisconnectCode::PermissionDenied),
-            _ => None,
         }
     }
 

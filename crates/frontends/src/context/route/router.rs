@@ -206,7 +206,23 @@ mod tests {
     use super::*;
     use crate::context::identity::Identity;
     use crate::context::origin;
+    use crate::context::protocol::Protocol;
     use crate::context::route::Handler;
+
+    const ECHO: Handler = protocol(&Protocol {
+        name: "echo",
+        methods: &["GET"],
+        options: &[],
+    });
+    const PUSH: Handler = protocol(&Protocol {
+        name: "push",
+        methods: &["GET"],
+        options: &[],
+    });
+
+    const fn protocol(protocol: &'static Protocol) -> Handler {
+        Handler::Session(protocol)
+    }
 
     fn route(path: &str, methods: &[&str], handler: Handler) -> Route {
         Route {
@@ -240,11 +256,11 @@ mod tests {
         let routes = [
             route("/", &[], files()),
             route("/app", &[], files()),
-            route("/app/*", &[], Handler::Echo),
-            route("/room/:id", &["GET"], Handler::Push),
-            route("/room/lobby", &[], Handler::Echo),
-            route("/room/:id/log", &[], Handler::Echo),
-            route("/room/:id/log", &["PUT"], Handler::Echo),
+            route("/app/*", &[], ECHO),
+            route("/room/:id", &["GET"], PUSH),
+            route("/room/lobby", &[], ECHO),
+            route("/room/:id/log", &[], ECHO),
+            route("/room/:id/log", &["PUT"], ECHO),
         ];
         let router = Router::new(routes.iter().enumerate().map(|(i, r)| (i as u16, r)));
         let table: &[(&str, &str, Found<'_>)] = &[
@@ -340,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_known_path_with_another_method_is_405_and_an_unknown_one_404() {
-        let routes = [route("/room/:id", &["GET"], Handler::Push)];
+        let routes = [route("/room/:id", &["GET"], PUSH)];
         let router = Router::new(routes.iter().enumerate().map(|(i, r)| (i as u16, r)));
         assert_eq!(
             router.find(&Method::Post, "/room/7"),
@@ -353,8 +369,8 @@ mod tests {
         };
         assert_eq!(index(router.find(&Method::Head, "/room/7")), Some(0));
         let routes = [
-            route("/x", &["GET"], Handler::Echo),
-            route("/x", &["HEAD"], Handler::Echo),
+            route("/x", &["GET"], ECHO),
+            route("/x", &["HEAD"], ECHO),
         ];
         let both = Router::new(routes.iter().enumerate().map(|(i, r)| (i as u16, r)));
         assert_eq!(index(both.find(&Method::Head, "/x")), Some(1));

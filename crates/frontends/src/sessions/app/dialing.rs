@@ -1,6 +1,6 @@
 //! The other end: connections that applications open to other WebSocket servers.
 //!
-//! [`Dialing`] is the stage before the 101. What comes after it is an ordinary [`Socket`] whose frames are a client's; an
+//! [`Dialing`] is the stage before the 101. What comes after it is an ordinary WebSocket whose frames are a client's; an
 //! application gets its messages as it gets those of its own clients, by the same calls. Names, addresses and TLS are the
 //! worker's.
 
@@ -13,8 +13,14 @@ use veche_proto::websocket::{self, Decoder, handshake};
 use super::App;
 use crate::context::shared::Shared;
 use crate::context::step::{Step, Then};
-use crate::websocket::client::{Caller, Dial};
-use crate::websocket::{Session, Side, Socket};
+use crate::websocket::client::{Caller, Dial, Terms};
+
+/// A connection that is open.
+pub(crate) struct Dialed {
+    pub(crate) decoder: Decoder,
+    pub(crate) session: App,
+    pub(crate) terms: Arc<Terms>,
+}
 
 /// Before the 101.
 pub(crate) struct Dialing {
@@ -65,7 +71,7 @@ impl Dialing {
         id: ConnectionId,
         input: &[u8],
         shared: &mut Shared,
-    ) -> Step<Socket> {
+    ) -> Step<Dialed> {
         // Its last bytes may have begun the empty line.
         let from = self.scanned.saturating_sub(3);
         let has_end = memchr::memmem::find(&input[from..], b"\r\n\r\n").is_some();
@@ -93,7 +99,7 @@ impl Dialing {
             }
             Ok(Some((taken, accepted))) => {
                 let then = match self.open(id, &accepted, shared) {
-                    Some(socket) => Then::Become(socket),
+                    Some(dialed) => Then::Become(dialed),
                     None => Then::End,
                 };
                 Step { taken, then }
@@ -107,7 +113,7 @@ impl Dialing {
         id: ConnectionId,
         accepted: &handshake::Accepted<'_>,
         shared: &mut Shared,
-    ) -> Option<Socket> {
+    ) -> Option<Dialed> {
         let Caller { app, token } = self.caller();
         self.is_over = true;
         shared.ports.outboxes.begin_client(id, accepted.deflate);
@@ -116,10 +122,11 @@ impl Dialing {
         });
         opened.flatten()?;
         shared.stats.clients.add(1);
-        let decoder = Decoder::new(websocket::Role::Client, accepted.deflate);
-        let session = Session::App(App::of_client(app));
-        let side = Side::Client(Arc::new(self.dial.terms));
-        Some(Socket::new(decoder, session, side, shared.now))
+        Some(Dialed {
+            decoder: Decoder::new(websocket::Role::Client, accepted.deflate),
+            session: App::of_client(app),
+            terms: Arc::new(self.dial.terms),
+        })
     }
 
     /// It comes to nothing; only the first reason counts.

@@ -7,14 +7,23 @@
 pub(crate) mod dialing;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_hub::{Answer, ConnectionId, Deed, Instruction, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_types::AppId;
 
 use crate::context::app::{KEPT_BYTES_HIGH, KEPT_MESSAGES_MAX, Request};
 use crate::context::apps::{Apps, Progress};
+use crate::context::census::About;
+use crate::context::hears::Hears;
+use crate::context::route::Route;
+use crate::context::session::{Context, Flow, Session};
 use crate::context::shared::Shared;
+use crate::context::step::Block;
+use crate::context::work;
+use crate::http::protocol::{Begun, Opening, Wanted};
+use crate::http::upgrade::Refused;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 
 /// See the module's text.
@@ -42,19 +51,6 @@ enum State {
 struct Kept {
     messages: VecDeque<(MessageKind, Vec<u8>)>,
     bytes: usize,
-}
-
-/// How far the kept messages got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pumped {
-    /// Input may go on.
-    GoOn,
-    /// There is no room for more.
-    Full,
-    /// The client has to read first.
-    Unread,
-    /// The application asked to close this session.
-    Kicked,
 }
 
 impl From<Progress> for State {
@@ -85,76 +81,16 @@ impl App {
         }
     }
 
-    /// Whether the peer has to read before more of what it says is worked on.
-    pub(crate) fn is_unread(&self, id: ConnectionId, shared: &Shared) -> bool {
-        !self.is_client && shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH
-    }
-
-    /// Its application.
-    pub(crate) fn id(&self) -> AppId {
-        self.app
-    }
-
-    /// The session is open.
-    pub(crate) fn opened(&mut self, id: ConnectionId, request: &Request<'_>, shared: &mut Shared) {
-        let app = self.app;
-        if let Some(progress) =
-            shared.with_apps(|apps, shared| apps.opened(app, id, request, shared))
-        {
-            self.state = progress.into();
-        }
-    }
-
-    /// Hands a message over, or keeps it behind a handler that waits.
-    #[inline]
-    pub(crate) fn message(
-        &mut self,
-        apps: &mut dyn Apps,
-        id: ConnectionId,
-        kind: MessageKind,
-        data: &[u8],
-        shared: &mut Shared,
-    ) {
-        if self.state == State::Free && self.kept.is_none() {
-            self.state = apps.message(self.app, id, kind, data, shared).into();
-        } else if self.state != State::Over {
-            let kept = self.kept.get_or_insert_default();
-            kept.bytes += data.len();
-            kept.messages.push_back((kind, data.to_vec()));
-        }
-    }
-
-    /// Whether so much is kept that no further message should be read.
-    pub(crate) fn is_full(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| {
-            kept.messages.len() >= KEPT_MESSAGES_MAX || kept.bytes >= KEPT_BYTES_HIGH
-        })
-    }
-
-    /// The handler that waited has ended; whether there was one.
-    pub(crate) fn ready(&mut self) -> bool {
-        let was_busy = self.state == State::Busy;
-        if was_busy {
-            self.state = State::Free;
-        }
-        was_busy
-    }
-
     /// Hands over what was kept, as far as no handler waits and the client reads.
-    pub(crate) fn pump(
-        &mut self,
-        apps: &mut dyn Apps,
-        id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Pumped {
+    fn pump(&mut self, apps: &mut dyn Apps, id: ConnectionId, shared: &mut Shared) -> Flow {
         while self.state == State::Free
             && let Some(kept) = &mut self.kept
         {
             if shared.ports.is_kicked(id) {
-                return Pumped::Kicked;
+                return take_kick(id, shared);
             }
             if !self.is_client && shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
-                return Pumped::Unread;
+                return Flow::Wait(Block::Output);
             }
             let Some((kind, data)) = kept.messages.pop_front() else {
                 self.kept = None;
@@ -170,42 +106,10 @@ impl App {
         {
             self.kept = None;
         }
-        if self.is_full() {
-            Pumped::Full
-        } else {
-            Pumped::GoOn
-        }
+        self.is_full().map_or(Flow::GoOn, Flow::Wait)
     }
 
-    /// There is room in the outbox again.
-    pub(crate) fn drained(&mut self, id: ConnectionId, shared: &mut Shared) {
-        if self.state != State::Over {
-            let app = self.app;
-            shared.with_apps(|apps, shared| apps.drained(app, id, shared));
-        }
-    }
-
-    /// The hub answered.
-    pub(crate) fn answered(
-        &mut self,
-        id: ConnectionId,
-        ticket: Ticket,
-        answer: Answer,
-        shared: &mut Shared,
-    ) {
-        if self.state != State::Over {
-            let app = self.app;
-            shared.with_apps(|apps, shared| apps.answered(app, id, ticket, answer, shared));
-        }
-    }
-
-    /// The session ends by our will: what is kept is dropped.
-    pub(crate) fn drop_kept(&mut self) {
-        self.kept = None;
-    }
-
-    /// The session is over; what the peer had sent before comes first. Only the first call of it counts.
-    pub(crate) fn over(
+    fn end(
         &mut self,
         apps: &mut dyn Apps,
         id: ConnectionId,
@@ -213,9 +117,6 @@ impl App {
         reason: &str,
         shared: &mut Shared,
     ) {
-        if self.state == State::Over {
-            return;
-        }
         self.state = State::Over;
         shared.ports.outboxes.refuse_pushes(id);
         for (kind, data) in self
@@ -227,5 +128,138 @@ impl App {
             apps.message(self.app, id, kind, &data, shared);
         }
         apps.closed(self.app, id, code, reason, shared);
+    }
+}
+
+/// Closes the session as its application has asked: at once, so that its handler gets nothing that comes after.
+fn take_kick(id: ConnectionId, shared: &mut Shared) -> Flow {
+    match shared.ports.take_kick(id) {
+        Some((code, reason)) => Flow::Close(code, reason.into()),
+        None => Flow::GoOn,
+    }
+}
+
+impl Opening for App {
+    fn begin(wanted: &Wanted<'_, '_, '_>, _: &Shared) -> Result<Begun<Self>, Refused> {
+        match wanted.route.handler.app() {
+            Some(app) => Ok(Begun::of(Self::new(app))),
+            None => unreachable!("its route leads to an application"),
+        }
+    }
+
+    fn has_user(&self) -> bool {
+        true
+    }
+
+    fn hears(&self, route: &Route) -> Hears {
+        route.hears()
+    }
+
+    fn opened(&mut self, id: ConnectionId, request: &Request<'_>, shared: &mut Shared) {
+        let app = self.app;
+        if let Some(progress) =
+            shared.with_apps(|apps, shared| apps.opened(app, id, request, shared))
+        {
+            self.state = progress.into();
+        }
+    }
+}
+
+impl Session for App {
+    fn about(&self) -> About<'_> {
+        About::of("lua")
+    }
+
+    fn is_full(&self) -> Option<Block> {
+        let kept = self.kept.as_ref()?;
+        let is_full = kept.messages.len() >= KEPT_MESSAGES_MAX || kept.bytes >= KEPT_BYTES_HIGH;
+        is_full.then_some(Block::App)
+    }
+
+    /// Hands a message over, or keeps it behind a handler that waits.
+    #[inline]
+    fn message(&mut self, kind: MessageKind, data: &[u8], cx: &mut Context<'_>) -> Flow {
+        let (app, id) = (self.app, cx.id);
+        cx.shared.work.charge(work::COMMAND);
+        if cx.shared.ports.is_kicked(id) {
+            return take_kick(id, cx.shared);
+        }
+        if self.state == State::Free && self.kept.is_none() {
+            let progress = cx
+                .shared
+                .with_apps(|apps, shared| apps.message(app, id, kind, data, shared));
+            // Without applications none was opened.
+            if let Some(progress) = progress {
+                self.state = progress.into();
+            }
+        } else if self.state != State::Over {
+            let kept = self.kept.get_or_insert_default();
+            kept.bytes += data.len();
+            kept.messages.push_back((kind, data.to_vec()));
+        }
+        Flow::GoOn
+    }
+
+    fn resume(&mut self, cx: &mut Context<'_>) -> Flow {
+        let id = cx.id;
+        let flow = cx
+            .shared
+            .with_apps(|apps, shared| self.pump(apps, id, shared));
+        flow.unwrap_or(Flow::GoOn)
+    }
+
+    fn answered(&mut self, ticket: Ticket, answer: Answer, cx: &mut Context<'_>) -> Option<Flow> {
+        if self.state != State::Over {
+            let (app, id) = (self.app, cx.id);
+            cx.shared
+                .with_apps(|apps, shared| apps.answered(app, id, ticket, answer, shared));
+        }
+        None
+    }
+
+    fn instructed(&mut self, instruction: &Arc<Instruction>, cx: &mut Context<'_>) -> Flow {
+        match &instruction.deed {
+            Deed::Subscribe(wanted) => {
+                // Applications know their own tickets, and this one is none of them.
+                cx.shared.enroll(cx.id, wanted, Ticket(u32::MAX));
+            }
+            Deed::Unsubscribe { channel } => {
+                cx.shared.dismiss(cx.id, channel);
+            }
+            Deed::Disconnect { .. } | Deed::Refresh { .. } => {}
+        }
+        Flow::GoOn
+    }
+
+    fn hears_faults(&self) -> bool {
+        true
+    }
+
+    /// Where the peer has ended it, what that had sent before comes first.
+    fn over(&mut self, code: u16, reason: &str, cx: &mut Context<'_>) {
+        if !cx.is_open {
+            // By our will: what is kept is dropped.
+            self.kept = None;
+        }
+        if self.state != State::Over {
+            let id = cx.id;
+            cx.shared
+                .with_apps(|apps, shared| self.end(apps, id, code, reason, shared));
+        }
+    }
+
+    fn app_ready(&mut self) -> bool {
+        let was_busy = self.state == State::Busy;
+        if was_busy {
+            self.state = State::Free;
+        }
+        was_busy
+    }
+
+    fn drained(&mut self, id: ConnectionId, shared: &mut Shared) {
+        if self.state != State::Over {
+            let app = self.app;
+            shared.with_apps(|apps, shared| apps.drained(app, id, shared));
+        }
     }
 }

@@ -85,7 +85,7 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Done {
-        let route = cx.route;
+        let route = cx.route();
         self.note_endings(cx);
         let welcome = match &route.identity {
             Identity::Token(_) if !request.token.is_empty() => {
@@ -147,7 +147,7 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Result<Option<Admission>, Done> {
-        if let Some(deciders) = cx.route.deciders.as_deref() {
+        if let Some(deciders) = cx.route().deciders.as_deref() {
             let own = self.deciding.headers;
             self.change_asker(|asker| {
                 // Not what it has said with a command before, which was refused.
@@ -380,7 +380,7 @@ impl Centrifuge {
                     return Done::Close(DisconnectCode::Internal);
                 }
             };
-            let is_renewed = cx.route.decider(Kind::SubRefresh).is_some();
+            let is_renewed = cx.route().decider(Kind::SubRefresh).is_some();
             self.subscriptions.give(&granted, is_renewed);
             self.is_hurried |= granted.expires_ms.is_some();
             connecting.open += usize::from(joined.is_none());
@@ -492,7 +492,7 @@ impl Centrifuge {
         let (interval_ms, _) = ping_times_ms(cx.shared);
         let now = cx.shared.now;
         // Of what somebody else sees to the client knows nothing.
-        let is_renewed = cx.route.decider(Kind::Refresh).is_some();
+        let is_renewed = cx.route().decider(Kind::Refresh).is_some();
         let lease = cx.lease.as_deref();
         let lease = lease.filter(|lease| !is_renewed && !lease.is_final);
         let ttl_s = lease.and_then(|lease| lease.term.ttl_s(now));
@@ -535,7 +535,7 @@ impl Centrifuge {
         if request.token.is_empty() {
             return refuse(id, ErrorCode::BadRequest, frame);
         }
-        let judge = self.judge(cx.id, cx.route);
+        let judge = self.judge(cx.id, cx.route());
         let pass = match judge.connection(&request.token, cx.shared) {
             Ok(pass) => pass,
             Err(Denied::Later) => return self.wait_for_keys(),

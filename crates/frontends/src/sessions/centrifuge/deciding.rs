@@ -146,7 +146,7 @@ impl Centrifuge {
     ) -> Result<Option<Box<Grant>>, Done> {
         // Also where nobody decides on that any more: who was asked has said so.
         let Some(verdict) = self.deciding.verdict.take() else {
-            let decider = cx.route.deciders.as_deref().and_then(|all| all.of(kind));
+            let decider = cx.route().deciders.as_deref().and_then(|all| all.of(kind));
             let Some(decider) = decider else {
                 return Ok(None);
             };

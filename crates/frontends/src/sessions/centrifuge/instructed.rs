@@ -96,7 +96,7 @@ impl Centrifuge {
                     Arc::make_mut(&mut self.info).conn_info = Some(info.clone());
                 }
                 self.is_hurried = true;
-                let is_renewed = cx.route.decider(Kind::Refresh).is_some();
+                let is_renewed = cx.route().decider(Kind::Refresh).is_some();
                 let lease = cx.lease.as_deref();
                 let lease = lease.filter(|lease| !is_renewed && !lease.is_final);
                 let ttl_s = lease.and_then(|lease| lease.term.ttl_s(cx.shared.now));
@@ -137,7 +137,7 @@ impl Centrifuge {
         };
         let expires_ms = wanted.expires_at_s.map(|at_s| at_s.saturating_mul(1000));
         let info = wanted.chan_info.clone();
-        let is_renewed = cx.route.decider(Kind::SubRefresh).is_some();
+        let is_renewed = cx.route().decider(Kind::SubRefresh).is_some();
         let given = Granted {
             channel: channel.as_str().to_owned(),
             info,

@@ -19,10 +19,12 @@ mod frame;
 mod instructed;
 pub(crate) mod manner;
 mod one_way;
+mod opening;
 mod renewing;
+mod session;
 mod subscribing;
 mod tokens;
-pub(crate) mod transport;
+mod transport;
 mod watched;
 pub(crate) mod writing;
 
@@ -39,10 +41,12 @@ use veche_types::codes::CloseCode;
 
 use crate::context::census::About;
 use crate::context::hooks::QuestionId;
-use crate::context::identity::{Finding, Lease};
+use crate::context::identity::{Finding, Unknown};
 use crate::context::note::NoteLevel;
-use crate::context::pace::{Pace, Paced};
+use crate::context::pace::Paced;
+use crate::context::protocol::Protocol;
 use crate::context::route::Route;
+use crate::context::session::{Context, Flow};
 use crate::context::shared::Shared;
 use crate::context::step::Block;
 use crate::context::work;
@@ -59,6 +63,23 @@ use transport::Relays;
 
 use crate::context::relay::{Address, Relay};
 use watched::Asking;
+
+/// As routes and the configuration know it.
+pub(crate) static PROTOCOL: Protocol = Protocol {
+    name: "centrifuge",
+    methods: &["GET", "POST", "OPTIONS"],
+    options: &[
+        "identity",
+        "anonymous",
+        "app",
+        "script",
+        "memory",
+        "cpu_budget",
+        "request_timeout",
+        "options",
+        "hooks",
+    ],
+};
 
 /// Without a connect command the connection is closed after so long.
 const STALE_MS: u64 = 10_000;
@@ -139,40 +160,6 @@ enum Waiting {
     Verdict(QuestionId),
 }
 
-/// What a session works with, for one call.
-pub(crate) struct Context<'a> {
-    pub(crate) id: ConnectionId,
-    pub(crate) route: &'a Route,
-    /// What its token is good for.
-    pub(crate) lease: &'a mut Option<Box<Lease>>,
-    /// Where the client may not speak as fast as it likes.
-    pub(crate) pace: Option<&'a mut Pace>,
-    /// Its commands come with requests of their own, which can't be made to wait.
-    pub(crate) is_relayed: bool,
-    pub(crate) shared: &'a mut Shared,
-}
-
-impl Context<'_> {
-    /// Whether the next command keeps to the route's rate.
-    fn paced(&mut self) -> Paced {
-        let now_ms = self.shared.now.mono_ms;
-        match &mut self.pace {
-            None => Paced::InTime,
-            Some(pace) if self.is_relayed => pace.relayed_command(now_ms),
-            Some(pace) => pace.command(now_ms),
-        }
-    }
-}
-
-/// How it goes on with what has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
-    GoOn,
-    Wait(Block),
-    /// The session is to be closed so.
-    Close(u16, Cow<'static, str>),
-}
-
 /// What became of one command.
 enum Done {
     Yes,
@@ -203,6 +190,15 @@ pub(crate) fn words(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
         _ => return (code, reason.into()),
     };
     (known.code(), known.words().into())
+}
+
+/// The code by which a client learns that another try will not do.
+fn disconnect(why: Unknown) -> Option<DisconnectCode> {
+    match why {
+        Unknown::Stranger => Some(DisconnectCode::InvalidToken),
+        Unknown::Unwanted | Unknown::Blocked => Some(DisconnectCode::PermissionDenied),
+        _ => None,
+    }
 }
 
 impl Centrifuge {
@@ -247,7 +243,7 @@ impl Centrifuge {
         let [name, version] = &self.kind;
         About {
             client: &self.info.client,
-            handler: "centrifuge",
+            handler: PROTOCOL.name,
             protocol: match self.encoding {
                 Encoding::Json => "json",
                 Encoding::Protobuf => "protobuf",

@@ -45,12 +45,12 @@ impl Centrifuge {
         let is_over = |expires_ms: u64| now_ms >= expires_ms;
         let lease = cx.lease.as_deref().and_then(|lease| lease.term.until_ms);
         if lease.is_some_and(is_over)
-            && self.asks_for_time(cx.route)
-            && let Some(decider) = cx.route.decider(Kind::Refresh)
+            && self.asks_for_time(cx.route())
+            && let Some(decider) = cx.route().decider(Kind::Refresh)
         {
             self.deciding.refresh = self.question(decider, Kind::Refresh, Ask::default(), cx);
         }
-        let Some(decider) = cx.route.decider(Kind::SubRefresh) else {
+        let Some(decider) = cx.route().decider(Kind::SubRefresh) else {
             return;
         };
         for channel in self.subscriptions.to_renew(now_ms, self.channel_awaited()) {

@@ -328,11 +328,11 @@ impl Centrifuge {
         if self.subscriptions.len() >= cx.shared.site.limits.channels_per_client {
             return refuse(id, ErrorCode::LimitExceeded, frame);
         }
-        let has_tokens = matches!(cx.route.identity, Identity::Token(_));
+        let has_tokens = matches!(cx.route().identity, Identity::Token(_));
         let mut terms = Terms::default();
         let mut is_renewed = false;
         if !request.token.is_empty() && (has_tokens || leave != Leave::WithVerdict) {
-            let judge = self.judge(cx.id, cx.route);
+            let judge = self.judge(cx.id, cx.route());
             match judge.subscription(&request.token, self.place(name), cx.shared) {
                 Ok(granted) => {
                     terms = Terms {
@@ -366,7 +366,7 @@ impl Centrifuge {
                     if terms.term.is_over(cx.shared.now) {
                         return refuse(id, ErrorCode::Expired, frame);
                     }
-                    is_renewed = cx.route.decider(Kind::SubRefresh).is_some();
+                    is_renewed = cx.route().decider(Kind::SubRefresh).is_some();
                 }
                 Ok(None) => return refuse(id, ErrorCode::PermissionDenied, frame),
                 Err(done) => {
@@ -525,7 +525,7 @@ impl Centrifuge {
         if let Some(code) = code {
             return refuse(id, code, frame);
         }
-        let judge = self.judge(cx.id, cx.route);
+        let judge = self.judge(cx.id, cx.route());
         let grant = match judge.subscription(&request.token, self.place(channel), cx.shared) {
             Ok(grant) => grant,
             Err(Denied::Later) => return self.wait_for_keys(),

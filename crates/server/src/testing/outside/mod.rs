@@ -14,13 +14,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use veche_apps::{Entry, Gate, Journal};
 use veche_calls::redis::{RedisAction, RedisReply};
 use veche_calls::{Call, CallId, Fault, FaultKind, Http, Outcome, Redis, Reply};
 use veche_outbound::password::{self, Cost};
 use veche_script::{Dial, Level, Plain};
 
 use super::world::MONO_MS;
-use crate::apps::{Entry, Gate, Journal};
 use redis::Subscriptions;
 use stub::{Answer, Kind, Question, Says, Stub};
 

@@ -1,0 +1,318 @@
+//! Questions of Centrifuge clients that applications decide on: from a session's question to a script's, and back.
+//!
+//! Each gets exactly one verdict: the script's; none of use where it fails, takes too long, or ends, and where too many
+//! wait already.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tracing::{error, warn};
+use veche_frontends::hooks::{self, Encoding, Given, Grant, Kind, Kinds, Question, QuestionId};
+use veche_frontends::hooks::{Asker, Verdict};
+use veche_frontends::{AppId, Shared};
+use veche_hub::{ConnectionId, Payload, PayloadKind};
+use veche_logging::Seldom;
+use veche_script::hooks::{Asked, Blob, Caller, Data, Hook, Ruling};
+use veche_script::{Now, Vm};
+
+use super::here::{Here, LOG};
+
+/// Most questions of one kind that wait for one application of one worker: those of which many come at once, such as
+/// renewals and farewells, take no place from others.
+const WAITING_MAX: usize = 4096;
+
+/// So many are given up in one turn.
+const GIVEN_UP_MAX: usize = 256;
+
+/// Those of one worker.
+#[derive(Default)]
+pub(super) struct Questions {
+    last: u64,
+    waiting: BTreeMap<u64, Waiting>,
+    /// How many of them are whose, by application and kind.
+    counts: Vec<[usize; Kind::ALL.len()]>,
+    /// When they are given up, in monotonic milliseconds, by number.
+    due: BTreeSet<(u64, u64)>,
+    /// Decisions that wait for what their handlers have published, which paces clients that make scripts publish.
+    held: Vec<Held>,
+    warnings: Seldom,
+}
+
+/// A verdict that waits until the publications behind a number, up to another one, are with the hub.
+struct Held {
+    behind: u64,
+    up_to: u64,
+    verdict: (ConnectionId, QuestionId, Verdict),
+}
+
+struct Waiting {
+    app: AppId,
+    kind: Kind,
+    session: ConnectionId,
+    id: QuestionId,
+    due_ms: u64,
+    /// The last publication that had to wait when it was asked.
+    behind: u64,
+    /// Where its VM had not begun: newer code may be asked instead.
+    question: Option<Box<Question>>,
+}
+
+impl Questions {
+    /// When the next is to be given up; `u64::MAX` if none is.
+    pub(super) fn due_ms(&self) -> u64 {
+        self.due.first().map_or(u64::MAX, |(due_ms, _)| *due_ms)
+    }
+
+    fn take(&mut self, number: u64) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&number)?;
+        self.due.remove(&(waiting.due_ms, number));
+        *self.count(waiting.app, waiting.kind) -= 1;
+        Some(waiting)
+    }
+
+    fn count(&mut self, AppId(app): AppId, kind: Kind) -> &mut usize {
+        let place = usize::from(app);
+        if self.counts.len() <= place {
+            self.counts.resize(place + 1, [0; Kind::ALL.len()]);
+        }
+        &mut self.counts[place][kind as usize]
+    }
+}
+
+impl Here {
+    /// Has an application decide. The verdict is left in the ports, now or later, whatever happens.
+    pub(super) fn decide_on(
+        &mut self,
+        app: AppId,
+        timeout_ms: u64,
+        question: &Question,
+        shared: &mut Shared,
+    ) {
+        let (session, id) = (question.session, question.id);
+        let now_ms = shared.now.mono_ms;
+        let crowd = *self.questions.count(app, question.kind);
+        if crowd >= WAITING_MAX || self.app(app).is_none() {
+            if crowd >= WAITING_MAX && self.questions.warnings.is_due(now_ms) {
+                let app = self.app_name(app);
+                let kind = question.kind.name();
+                warn!(target: LOG, app, kind, "{crowd} questions of clients wait: more are not asked");
+            }
+            let verdicts = &mut shared.ports.verdicts;
+            return verdicts.push_back((session, id, Verdict::Failed));
+        }
+        let is_starting = self.app(app).is_some_and(|app| app.vm.is_starting());
+        self.questions.last += 1;
+        let number = self.questions.last;
+        let due_ms = match timeout_ms {
+            0 => u64::MAX,
+            timeout_ms => now_ms.saturating_add(timeout_ms),
+        };
+        let waiting = Waiting {
+            app,
+            kind: question.kind,
+            session,
+            id,
+            due_ms,
+            behind: self.held.last(),
+            question: is_starting.then(|| Box::new(question.clone())),
+        };
+        self.questions.waiting.insert(number, waiting);
+        *self.questions.count(app, question.kind) += 1;
+        if due_ms != u64::MAX {
+            self.questions.due.insert((due_ms, number));
+        }
+        let asked = asked(question);
+        self.run(app, None, shared, |app, now| {
+            app.vm.decide(number, &asked, now);
+        });
+    }
+
+    /// Asks newer code what older code was asked and has not begun to decide.
+    pub(super) fn ask_again(&self, app: AppId, older: &mut Vm, newer: &mut Vm, now: Now) {
+        for (number, waiting) in &self.questions.waiting {
+            if let Some(question) = &waiting.question
+                && waiting.app == app
+                && older.withdraw_question(*number)
+            {
+                newer.decide(*number, &asked(question), now);
+            }
+        }
+    }
+
+    /// Gives up what has taken too long.
+    pub(super) fn give_up_questions(&mut self, shared: &mut Shared) {
+        let now_ms = shared.now.mono_ms;
+        // The others are due still, so the next turn comes at once.
+        for _ in 0..GIVEN_UP_MAX {
+            let Some(&(due_ms, number)) = self.questions.due.first() else {
+                return;
+            };
+            if due_ms > now_ms {
+                return;
+            }
+            self.questions.due.pop_first();
+            let Some(app) = self.questions.waiting.get(&number).map(|one| one.app) else {
+                continue;
+            };
+            self.run(app, None, shared, |app, now| {
+                for vm in app.vms() {
+                    vm.decide_no_more(number, now);
+                }
+            });
+            // Where no VM knows it any more it is over all the same.
+            self.ruled(number, Ruling::Failed, shared);
+        }
+    }
+
+    /// An application has decided.
+    pub(super) fn ruled(&mut self, number: u64, ruling: Ruling, shared: &mut Shared) {
+        let Some(Waiting {
+            session,
+            id,
+            app,
+            behind,
+            ..
+        }) = self.questions.take(number)
+        else {
+            return;
+        };
+        let verdict = verdict(ruling).unwrap_or_else(|why| {
+            let app = self.app_name(app);
+            error!(target: LOG, app, "app.centrifuge: {why}");
+            Verdict::Failed
+        });
+        let verdict = (session, id, verdict);
+        let up_to = self.held.last();
+        match self.held.have_gone(behind, up_to) {
+            true => shared.ports.verdicts.push_back(verdict),
+            false => self.questions.held.push(Held {
+                behind,
+                up_to,
+                verdict,
+            }),
+        }
+    }
+
+    /// A verdict follows what was published since its question was asked, once that is with the hub.
+    pub(super) fn hand_held_verdicts(&mut self, shared: &mut Shared) {
+        let publications = &self.held;
+        let may_go = |held: &mut Held| publications.have_gone(held.behind, held.up_to);
+        let released = self.questions.held.extract_if(.., may_go);
+        let verdicts = released.map(|held| held.verdict);
+        shared.ports.verdicts.extend(verdicts);
+    }
+}
+
+/// The VM's code is in force from now on.
+pub(super) fn decides_on(vm: &Vm, kinds: &Kinds) {
+    kinds.set(vm.hooks().map(|hook| match hook {
+        Hook::Connect => Kind::Connect,
+        Hook::Refresh => Kind::Refresh,
+        Hook::Subscribe => Kind::Subscribe,
+        Hook::SubRefresh => Kind::SubRefresh,
+        Hook::Publish => Kind::Publish,
+        Hook::Rpc => Kind::Rpc,
+        Hook::Message => Kind::Message,
+        Hook::Disconnect => Kind::Disconnect,
+    }));
+}
+
+/// A session's question as scripts know it.
+fn asked(question: &Question) -> Asked<'_> {
+    let asker: &Asker = &question.asker;
+    let hook = match question.kind {
+        Kind::Connect => Hook::Connect,
+        Kind::Refresh => Hook::Refresh,
+        Kind::Subscribe => Hook::Subscribe,
+        Kind::SubRefresh => Hook::SubRefresh,
+        Kind::Publish => Hook::Publish,
+        Kind::Rpc => Hook::Rpc,
+        Kind::Message => Hook::Message,
+        Kind::Disconnect => Hook::Disconnect,
+    };
+    let meta = asker.meta.as_ref();
+    Asked {
+        hook,
+        caller: Caller {
+            id: &asker.client,
+            user: &question.user,
+            transport: asker.transport,
+            protocol: match asker.encoding {
+                Encoding::Json => "json",
+                Encoding::Protobuf => "protobuf",
+            },
+            name: &asker.name,
+            version: &asker.version,
+            remote: asker.address,
+            headers: &asker.headers,
+            meta: meta.map(|meta| &*meta.bytes),
+        },
+        subject: match (&question.end, question.kind) {
+            (Some((_, reason)), _) => reason,
+            (None, Kind::Rpc) => &question.method,
+            (None, _) => &question.channel,
+        },
+        code: question.end.as_ref().map_or(0, |(code, _)| *code),
+        token: &question.token.0,
+        channels: &question.channels,
+        data: question.data.as_ref().map(data),
+    }
+}
+
+fn data(payload: &Payload) -> Data<'_> {
+    match (payload.kind, std::str::from_utf8(&payload.bytes)) {
+        (PayloadKind::Json, _) => Data::Json(&payload.bytes),
+        (PayloadKind::Text, Ok(text)) => Data::Text(text),
+        _ => Data::Binary(&payload.bytes),
+    }
+}
+
+/// What a script has decided, as sessions know it.
+fn verdict(ruling: Ruling) -> Result<Verdict, &'static str> {
+    Ok(match ruling {
+        Ruling::Granted(granted) => {
+            let channels = granted.channels.into_iter().map(|given| {
+                Ok::<_, &'static str>(Given {
+                    channel: given.channel.into(),
+                    info: payload(given.info)?,
+                    data: payload(given.data)?,
+                    expires_at_s: given.expires_at_s,
+                })
+            });
+            Verdict::Granted(Box::new(Grant {
+                user: granted.user.into(),
+                expires_at_s: granted.expires_at_s,
+                is_expired: granted.is_expired,
+                info: payload(granted.info)?,
+                data: payload(granted.data)?,
+                channels: channels.collect::<Result<_, _>>()?,
+                meta: payload(granted.meta)?,
+                skips_history: granted.skips_history,
+            }))
+        }
+        Ruling::Error {
+            code,
+            message,
+            is_temporary,
+        } => Verdict::Error {
+            code,
+            message: message.into(),
+            is_temporary,
+        },
+        Ruling::Disconnect { code, reason } => Verdict::Disconnect {
+            code,
+            reason: reason.into(),
+        },
+        Ruling::Failed => Verdict::Failed,
+    })
+}
+
+fn payload(blob: Option<Blob>) -> Result<Option<Payload>, &'static str> {
+    Ok(match blob {
+        None => None,
+        Some(Blob::Bytes(bytes)) => Some(hooks::bytes(bytes)),
+        Some(Blob::Json(text)) => {
+            let text = String::from_utf8(text).map_err(|_| "a result is not UTF-8")?;
+            Some(hooks::json(&text).ok_or("a result is nested too deep")?)
+        }
+    })
+}

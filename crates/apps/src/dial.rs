@@ -1,0 +1,126 @@
+//! What applications ask of other WebSocket servers, in the words of the front ends, and what comes of it.
+
+use std::net::SocketAddr;
+
+use veche_calls::Trust;
+use veche_frontends::{AppId, Caller, Dial, Shared, Terms};
+use veche_hub::ConnectionId;
+use veche_proto::websocket::Limits;
+use veche_script::{Now, Token, Vm};
+use veche_tls::Believe;
+
+use super::here::{Application, Here};
+
+/// Fragments of another server's message.
+const FRAGMENTS_MAX: u32 = 65_536;
+
+/// A connection that is to be opened.
+pub struct Outgoing {
+    /// The other server's address.
+    pub address: SocketAddr,
+    /// What a certificate has to be for.
+    pub host: String,
+    /// Whom to believe, where TLS is asked for.
+    pub tls: Option<Believe>,
+    /// What the front ends are to know of it.
+    pub dial: Dial,
+}
+
+/// What the worker has to do.
+pub enum Asked {
+    /// Open a connection.
+    Dial(Box<Outgoing>),
+    /// What is dialed is not wanted any more.
+    HangUp(Caller),
+}
+
+impl Here {
+    /// What was asked since the last call, in order.
+    pub fn take_asked(&mut self) -> Vec<Asked> {
+        std::mem::take(&mut self.asked)
+    }
+
+    pub(super) fn dial(&mut self, app: AppId, token: Token, mut dial: veche_script::Dial) {
+        self.calls.redirect(&mut dial);
+        let tls = dial.tls.map(|trust| match trust {
+            Trust::System => Believe::System,
+            Trust::File(file) => Believe::File(file),
+            Trust::Anybody => Believe::Anybody,
+        });
+        self.asked.push(Asked::Dial(Box::new(Outgoing {
+            address: dial.address,
+            host: dial.host,
+            tls,
+            dial: Dial {
+                caller: caller(app, token),
+                authority: dial.authority,
+                target: dial.target,
+                protocols: dial.protocols,
+                headers: dial.headers,
+                compresses: dial.compresses,
+                timeout_ms: dial.timeout_ms,
+                terms: Terms {
+                    message_limits: Limits {
+                        message_bytes_max: dial.message_bytes_max,
+                        fragments_max: FRAGMENTS_MAX,
+                        inflate_ratio_max: 0,
+                    },
+                    ping_interval_ms: dial.ping_interval_ms,
+                    pong_timeout_ms: dial.pong_timeout_ms,
+                },
+            },
+        })));
+    }
+
+    pub(super) fn hang_up(&mut self, app: AppId, token: Token) {
+        self.asked.push(Asked::HangUp(caller(app, token)));
+    }
+
+    pub(super) fn opened_client(
+        &mut self,
+        app: AppId,
+        token: u64,
+        id: ConnectionId,
+        protocol: Option<&str>,
+        shared: &mut Shared,
+    ) -> Option<()> {
+        let token = Token(token);
+        let (opened, _) = self.run(app, None, shared, |app, now| {
+            let vm = app.vms().find(|vm| vm.is_dialing(token));
+            vm.is_some_and(|vm| vm.client_opened(token, id, protocol, now))
+        });
+        opened.filter(|opened| *opened).map(drop)
+    }
+
+    pub(super) fn failed_client(&mut self, app: AppId, token: u64, why: &str, shared: &mut Shared) {
+        let token = Token(token);
+        self.run(app, None, shared, |app, now: Now| {
+            if let Some(vm) = app.vms().find(|vm| vm.is_dialing(token)) {
+                vm.client_failed(token, why, now);
+            }
+        });
+    }
+}
+
+impl Application {
+    /// All VMs, the newest last.
+    pub(super) fn vms(&mut self) -> impl Iterator<Item = &mut Vm> {
+        let old = self.before.iter_mut().map(|old| &mut old.vm);
+        old.chain([&mut self.vm])
+    }
+
+    /// The VM that gets a connection's messages: the newest, but for what an older one has dialed.
+    #[inline]
+    pub(super) fn vm_of(&mut self, id: ConnectionId) -> &mut Vm {
+        let older = self.before.len();
+        let found = self.vms().take(older).position(|vm| vm.has_client(id));
+        match found {
+            Some(at) => &mut self.before[at].vm,
+            None => &mut self.vm,
+        }
+    }
+}
+
+fn caller(app: AppId, Token(token): Token) -> Caller {
+    Caller { app, token }
+}

@@ -1,0 +1,104 @@
+//! What happens to channels and users, told to the application that wants to know: batch by batch, in order.
+//!
+//! Each worker's VM is told of the channels whose home the worker is. Nobody waits for it: what finds no room is lost, and
+//! the application is told how much.
+
+use std::collections::VecDeque;
+
+use veche_frontends::{AppId, Shared};
+use veche_hub::{About, Happening};
+use veche_script::Event;
+
+use super::here::Here;
+
+/// Events of one worker that may wait.
+const WAITING_MAX: usize = 65_536;
+
+/// The most that one call is told.
+const BATCH_MAX: usize = 500;
+
+/// What waits.
+#[derive(Default)]
+pub(super) struct Heard {
+    queue: VecDeque<Happening>,
+    lost: u64,
+}
+
+impl Here {
+    fn listener(&self) -> Option<AppId> {
+        let hears = |app: &Option<super::here::Application>| {
+            let app = app.as_ref();
+            app.is_some_and(|app| app.volume.hears_events && app.exit.is_none())
+        };
+        let place = self.apps.iter().position(hears)?;
+        Some(AppId(place as u16))
+    }
+
+    /// Something has happened; whether an application is to be told.
+    pub(super) fn queue_events(&mut self, happenings: &[Happening], lost: u64) -> bool {
+        let Some(AppId(place)) = self.listener() else {
+            return false;
+        };
+        let app = self.apps[usize::from(place)].as_ref();
+        if !app.is_some_and(|app| app.vm.hears_events()) {
+            // Code that comes later is not told what was before it.
+            return false;
+        }
+        let room = WAITING_MAX - self.heard.queue.len();
+        let taken = happenings.len().min(room);
+        self.heard.queue.extend(happenings[..taken].iter().cloned());
+        self.heard.lost += lost + (happenings.len() - taken) as u64;
+        true
+    }
+
+    /// Whether a batch can be handed over.
+    pub(super) fn has_events_to_tell(&self) -> bool {
+        // What it publishes about them could not be taken.
+        if self.heard.queue.is_empty() || self.held.is_full() {
+            return false;
+        }
+        match self.listener() {
+            // What nobody wants to know goes.
+            None => true,
+            Some(AppId(place)) => {
+                let app = self.apps[usize::from(place)].as_ref();
+                app.is_some_and(|app| app.vm.takes_events())
+            }
+        }
+    }
+
+    /// Hands over a batch, if there is one and the application is done with the one before.
+    pub(super) fn tell_events(&mut self, shared: &mut Shared) {
+        if !self.has_events_to_tell() {
+            return;
+        }
+        let Some(listener) = self.listener() else {
+            return self.heard = Heard::default();
+        };
+        let count = self.heard.queue.len().min(BATCH_MAX);
+        let batch: Vec<Happening> = self.heard.queue.drain(..count).collect();
+        let lost = std::mem::take(&mut self.heard.lost);
+        let events: Vec<Event<'_>> = batch.iter().map(event).collect();
+        self.run(listener, None, shared, |app, now| {
+            app.vm.tell(&events, lost, now);
+        });
+    }
+}
+
+fn event(happening: &Happening) -> Event<'_> {
+    let About {
+        kind,
+        channel,
+        user,
+        client,
+        info,
+    } = happening.about();
+    Event {
+        kind,
+        channel,
+        user,
+        client,
+        info,
+        at_ms: happening.at_ms,
+    }
+}

@@ -1,0 +1,165 @@
+//! What scripts do with connections of other workers: it goes there by mail, and is carried out as if it came from here.
+
+use std::collections::VecDeque;
+
+use veche_frontends::outbox::Sending;
+use veche_frontends::{AppId, Shared};
+use veche_proto::websocket::MessageKind;
+use veche_script::ConnectionId;
+
+use super::find::{Finding, Search};
+use super::here::Here;
+
+/// Bytes for one other worker that wait for its mail to be taken; beyond that messages are dropped.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+
+/// A piece of mail takes no further order once it has so many bytes.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Bytes of an order beside its data.
+const ORDER_BYTES: usize = 64;
+
+/// What one worker has another one do, for one application.
+pub struct AppMail {
+    pub(super) app: AppId,
+    orders: Vec<Order>,
+    bytes: usize,
+}
+
+pub(super) enum Order {
+    Send(ConnectionId, MessageKind, Vec<u8>),
+    Close(ConnectionId, u16, String),
+    /// A question of another worker, and the answer to one of ours.
+    Find(Search),
+    Found(Finding),
+}
+
+/// Mail for the other workers.
+pub(super) struct Far {
+    /// By worker.
+    lanes: Box<[Lane]>,
+    /// Pieces in all of them.
+    pieces: usize,
+    is_dropping: bool,
+}
+
+#[derive(Default)]
+struct Lane {
+    mail: VecDeque<AppMail>,
+    bytes: usize,
+}
+
+impl Far {
+    /// Among so many workers.
+    pub(super) fn new(workers: u16) -> Self {
+        Self {
+            lanes: (0..workers).map(|_| Lane::default()).collect(),
+            pieces: 0,
+            is_dropping: false,
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        worker: u16,
+        app: AppId,
+        to: ConnectionId,
+        kind: MessageKind,
+        data: &[u8],
+    ) {
+        let order = Order::Send(to, kind, data.to_vec());
+        self.order(worker, app, order, data.len());
+    }
+
+    pub(super) fn close(
+        &mut self,
+        worker: u16,
+        app: AppId,
+        of: ConnectionId,
+        code: u16,
+        reason: String,
+    ) {
+        let bytes = reason.len();
+        self.order(worker, app, Order::Close(of, code, reason), bytes);
+    }
+
+    pub(super) fn order(&mut self, worker: u16, app: AppId, order: Order, bytes: usize) {
+        let bytes = bytes + ORDER_BYTES;
+        // Scripts may make up numbers.
+        let Some(lane) = self.lanes.get_mut(usize::from(worker)) else {
+            return;
+        };
+        if lane.bytes + bytes > WAITING_BYTES_MAX {
+            if !std::mem::replace(&mut self.is_dropping, true) {
+                tracing::warn!(
+                    target: "veche::apps::far",
+                    worker,
+                    "messages to connections of a worker that lags are dropped"
+                );
+            }
+            return;
+        }
+        lane.bytes += bytes;
+        match lane.mail.back_mut() {
+            Some(mail) if mail.app == app && mail.bytes < PIECE_BYTES => {
+                mail.orders.push(order);
+                mail.bytes += bytes;
+            }
+            _ => {
+                lane.mail.push_back(AppMail {
+                    app,
+                    orders: vec![order],
+                    bytes,
+                });
+                self.pieces += 1;
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces == 0
+    }
+}
+
+impl Here {
+    /// The next mail for a worker.
+    pub(super) fn next_mail(&mut self, worker: usize) -> Option<AppMail> {
+        let lane = self.far.lanes.get_mut(worker)?;
+        let mail = lane.mail.pop_front()?;
+        lane.bytes -= mail.bytes;
+        self.far.pieces -= 1;
+        if lane.mail.is_empty() {
+            self.far.is_dropping = false;
+        }
+        Some(mail)
+    }
+
+    /// Whether there is mail for another worker.
+    pub(super) fn has_mail(&self) -> bool {
+        !self.far.is_empty()
+    }
+
+    /// Mail of another worker.
+    pub(super) fn mail(&mut self, mail: AppMail, shared: &mut Shared) {
+        let id = mail.app;
+        for order in mail.orders {
+            match order {
+                Order::Send(to, kind, data) => {
+                    if let Some(app) = self.app(id)
+                        && app.vm.is_open(to)
+                        && shared.ports.outboxes.send(to, kind, &data) == Sending::Full
+                    {
+                        app.vm.full(to);
+                    }
+                }
+                Order::Close(of, code, reason) => {
+                    if self.app(id).is_some_and(|app| app.vm.closing(of)) {
+                        shared.ports.kicks.push((of, code, reason));
+                    }
+                }
+                Order::Find(search) => self.search_for(id, search, shared),
+                Order::Found(finding) => self.found(id, finding),
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! How applications change and end: newer code takes over at a reload, what is no more in the configuration goes, and at
+//! the server's end all are told.
+//!
+//! Whoever ends is told first (`app.stop`), and then has a limited time for what is under way.
+
+use std::sync::Arc;
+
+use tracing::{error, info, warn};
+use veche_frontends::{AppId, Shared};
+use veche_types::codes::CloseCode;
+
+use super::here::{Application, Here, LOG, Retired};
+use super::library::{Shelf, Volume};
+use super::service::Phase;
+
+/// Handlers of older code have so long to end after a reload, and so has an application that was taken out.
+const RETIREMENT_MS: u64 = 10_000;
+
+/// What `app.stop` publishes gets so long to reach its clients before they are closed.
+const LAST_WORDS_MS: u64 = 50;
+/// `app.stop` may take so long before they are closed all the same.
+const LAST_WORDS_MS_MAX: u64 = RETIREMENT_MS / 2;
+
+/// How far an application is that was taken out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exit {
+    since_ms: u64,
+    /// Its clients were told.
+    is_told: bool,
+}
+
+impl Here {
+    /// New code for the applications where it is another. Connections stay; handlers that wait end in the code they
+    /// began in.
+    pub fn reload(&mut self, shelf: &Shelf, shared: &mut Shared) {
+        if self.is_stopping {
+            return;
+        }
+        let count = self.apps.len().max(shelf.len());
+        self.apps.resize_with(count, || None);
+        for index in 0..count {
+            let id = AppId(index as u16);
+            let volume = shelf.get(index).and_then(Option::as_ref);
+            match volume.filter(|volume| self.has_place_for(volume)) {
+                Some(volume) => self.renew(id, volume, shared),
+                None => self.dismiss(id, shared),
+            }
+            self.carry_out(id, None, shared);
+        }
+    }
+
+    fn renew(&mut self, id: AppId, volume: &Arc<Volume>, shared: &mut Shared) {
+        let index = usize::from(id.0);
+        let before = self.apps[index].take();
+        let stays = |app: &Application| app.exit.is_none() && app.volume.is_same(volume);
+        if before.as_ref().is_some_and(stays) {
+            self.apps[index] = before;
+            return;
+        }
+        let world = before.as_ref().map(|app| app.world.clone());
+        let world = world.unwrap_or_else(|| volume.world());
+        match self.load(volume, world) {
+            Ok(mut app) => {
+                if let Some(mut old) = before {
+                    app.vm.adopt();
+                    old.vm.hand_calls_to(&mut app.vm, shared.now);
+                    self.ask_again(id, &mut old.vm, &mut app.vm, shared.now);
+                    old.stop(shared.now);
+                    app.before = old.before;
+                    app.before.push(Retired {
+                        vm: old.vm,
+                        until_ms: shared.now.mono_ms + RETIREMENT_MS,
+                    });
+                    info!(target: LOG, app = volume.app.name, worker = self.worker, "reloaded");
+                }
+                self.apps[index] = Some(app);
+            }
+            Err(words) => {
+                // It was tried before: this is a script that fails now and then.
+                error!(target: LOG, worker = self.worker, "not reloaded: {words}");
+                self.apps[index] = before;
+            }
+        }
+    }
+
+    /// A VM that is far above its limit of memory ends: a new one with the same code takes over its connections.
+    /// Handlers that wait in the old one end there.
+    pub(super) fn replace_broken(&mut self, id: AppId, shared: &mut Shared) {
+        let worker = self.worker;
+        let Some(app) = self.app(id).filter(|app| app.vm.is_broken()) else {
+            return;
+        };
+        let (volume, world) = (Arc::clone(&app.volume), app.world.clone());
+        let (name, memory) = (&volume.app.name, app.vm.memory_bytes());
+        error!(target: LOG, app = name, worker, memory, "its VM took far more memory than it may: another one takes over");
+        app.vm.finish();
+        self.carry_out(id, None, shared);
+        match self.vm(&volume, &world) {
+            Ok(mut vm) => {
+                vm.adopt();
+                let is_service = self.app(id).is_some_and(|app| app.life.is_some());
+                if let Some(app) = self.app(id) {
+                    app.vm = vm;
+                }
+                if is_service && self.phase == Phase::Open {
+                    self.begin(id, shared);
+                }
+            }
+            Err(words) => error!(target: LOG, worker, "no other VM: {words}"),
+        }
+    }
+
+    /// Tells an application that is no more wanted, and its clients.
+    fn dismiss(&mut self, id: AppId, shared: &mut Shared) {
+        let worker = self.worker;
+        let Some(app) = self.app(id).filter(|app| app.exit.is_none()) else {
+            return;
+        };
+        info!(target: LOG, app = app.volume.app.name, worker, "no more in the configuration: it ends");
+        app.stop(shared.now);
+        app.life = None;
+        app.exit = Some(Exit {
+            since_ms: shared.now.mono_ms,
+            is_told: false,
+        });
+    }
+
+    /// The way out of an application that was dismissed: its clients are closed, and it goes once nothing of it is
+    /// left or its time is over.
+    pub(super) fn see_out(&mut self, id: AppId, shared: &mut Shared) {
+        let now_ms = shared.now.mono_ms;
+        let Some(app) = self.app(id) else { return };
+        let due_ms = app.exit_due_ms();
+        let Some(exit) = &mut app.exit else { return };
+        if !exit.is_told && now_ms >= due_ms {
+            exit.is_told = true;
+            let (code, reason) = CloseCode::ApplicationGone.parts();
+            let clients = app.vm.connections().into_iter();
+            let kicks = clients.map(|client| (client, code, reason.to_owned()));
+            shared.ports.kicks.extend(kicks);
+            return;
+        }
+        let is_over = app.before.is_empty() && app.vm.is_at_rest() && app.vm.is_deserted();
+        if !is_over && now_ms < exit.since_ms + RETIREMENT_MS {
+            return;
+        }
+        for old in &mut app.before {
+            old.vm.finish();
+        }
+        app.vm.finish();
+        self.carry_out(id, None, shared);
+        self.apps[usize::from(id.0)] = None;
+    }
+
+    /// Ends what older code has left, once that is nothing or its time is over.
+    pub(super) fn retire(&mut self, id: AppId, shared: &mut Shared) {
+        let Some(app) = self.app(id) else { return };
+        let now_ms = shared.now.mono_ms;
+        let mut index = 0;
+        while let Some(retired) = app.before.get_mut(index) {
+            let is_over = retired.vm.is_at_rest();
+            if !is_over && now_ms < retired.until_ms {
+                index += 1;
+                continue;
+            }
+            if !is_over {
+                let tasks = retired.vm.tasks();
+                warn!(target: LOG, app = app.volume.app.name, tasks, "coroutines of older code are ended");
+            }
+            retired.vm.finish();
+            app.before.swap_remove(index);
+        }
+    }
+
+    /// The server ends: applications are told, and go on as far as the time of the drain lasts. Services are told later.
+    pub(super) fn stop_all(&mut self, shared: &mut Shared) {
+        if std::mem::replace(&mut self.is_stopping, true) {
+            return;
+        }
+        for index in 0..self.apps.len() {
+            let id = AppId(index as u16);
+            if let Some(app) = self.app(id).filter(|app| !app.is_service()) {
+                app.stop(shared.now);
+            }
+            self.carry_out(id, None, shared);
+        }
+    }
+
+    /// Whether all applications that were told have done what they had to.
+    pub(super) fn have_all_stopped(&self) -> bool {
+        let mut apps = self.apps.iter().flatten().filter(|app| !app.is_service());
+        self.is_stopping && !apps.any(|app| app.vm.is_stopping())
+    }
+}
+
+impl Application {
+    /// When the next step out is due, in monotonic milliseconds.
+    pub(super) fn exit_due_ms(&self) -> u64 {
+        match self.exit {
+            None => u64::MAX,
+            Some(exit) if exit.is_told => exit.since_ms + RETIREMENT_MS,
+            Some(exit) if self.vm.is_stopping() => exit.since_ms + LAST_WORDS_MS_MAX,
+            Some(exit) => exit.since_ms + LAST_WORDS_MS,
+        }
+    }
+
+    /// Calls `app.stop`; not of a service that does not run.
+    pub(super) fn stop(&mut self, now: veche_types::Now) {
+        if self.life.is_none() || self.is_running() {
+            self.vm.stop(now);
+        }
+    }
+}

@@ -1,0 +1,680 @@
+//! The applications of one worker: a VM each, and during a reload the one before it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use veche_calls::Reply;
+use veche_calls::channel::ChannelReply;
+use veche_frontends::app::{AppAnswer, Body, Gone, Outcome, Progress, Request, Response, Verdict};
+use veche_frontends::{AppId, Apps, Shared};
+use veche_hub::{Answer, ConnectionId, Joined, Ticket};
+use veche_proto::http::Status;
+use veche_proto::websocket::{MessageKind, handshake};
+use veche_script::{Effects, Handler, Token, Vm, WantedPlace, World};
+
+use super::calls::{Calls, Gate};
+use super::commands::{self, Commands};
+use super::decide::{Questions, decides_on};
+use super::dial::Asked;
+use super::events::Heard;
+use super::far::Far;
+use super::find::Finds;
+use super::handover::Exit;
+use super::held::Held;
+use super::inquire::outcome;
+use super::journal::Journal;
+use super::library::{Shelf, Volume};
+use super::notices::{Notices, Publisher};
+use super::service::{Life, Phase};
+
+/// What log lines of scripts go by.
+pub(super) const LOG: &str = "veche::app";
+
+/// While publications wait for credit, the next look is due so soon.
+const LOOK_AGAIN_MS: u64 = 1;
+
+/// The applications of one worker.
+pub struct Here {
+    pub(super) worker: u16,
+    pub(super) workers: u16,
+    pub(super) apps: Vec<Option<Application>>,
+    /// Effects in exchange for those of a call.
+    pub(super) spare: Effects,
+    pub(super) tickets: Tickets,
+    pub(super) held: Held,
+    /// What Centrifuge clients ask and has not been decided.
+    pub(super) questions: Questions,
+    /// What has happened and an application is to be told.
+    pub(super) heard: Heard,
+    /// For the worker, who has the sockets.
+    pub(super) asked: Vec<Asked>,
+    /// For the other workers.
+    pub(super) far: Far,
+    /// Connections that applications look for.
+    pub(super) finds: Finds,
+    /// Calls of the API that applications make.
+    pub(super) commands: Commands,
+    /// What scripts ask of the world.
+    pub(super) calls: Calls,
+    /// Who waits for room to write more of a response.
+    pub(super) writers: HashMap<ConnectionId, Vec<Token>>,
+    /// Of a test, which reads there what the applications did.
+    pub(super) journal: Option<Journal>,
+    /// The server ends: `stop` of the applications was called.
+    pub(super) is_stopping: bool,
+    /// Whether services may run.
+    pub(super) phase: Phase,
+    /// Under `veche dev`, in one of the workers.
+    pub(super) notices: Option<Publisher>,
+    /// Wakes this worker's thread, for what others end: waits at queues.
+    wake: Option<Wake>,
+    /// Says whether the process is short of memory.
+    is_short: Option<Rc<dyn Fn() -> bool>>,
+    now_ms: u64,
+}
+
+/// Wakes a worker's thread.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+fn attach(world: &World, wake: &Wake) {
+    let wake = Arc::clone(wake);
+    world.set_wake(move || wake());
+}
+
+/// One application.
+pub(super) struct Application {
+    pub(super) volume: Arc<Volume>,
+    pub(super) world: World,
+    pub(super) vm: Vm,
+    pub(super) before: Vec<Retired>,
+    /// Of a service.
+    pub(super) life: Option<Life>,
+    /// It is no more in the configuration.
+    pub(super) exit: Option<Exit>,
+}
+
+/// A VM of older code whose handlers have not all ended.
+pub(super) struct Retired {
+    pub(super) vm: Vm,
+    pub(super) until_ms: u64,
+}
+
+/// What the hub's answers are for.
+///
+/// The hub does not answer a session that ends or unsubscribes before its subscription is registered, so whoever waits
+/// is found by session and told here.
+#[derive(Default)]
+pub(super) struct Tickets {
+    last: u32,
+    waiting: BTreeMap<(ConnectionId, u32), Waiting>,
+}
+
+/// A wait for a subscription, or for what a channel's home says.
+pub(super) struct Waiting {
+    pub(super) token: Token,
+    pub(super) channel: String,
+    /// Of a subscription whose place is wanted.
+    pub(super) place: Option<WantedPlace>,
+}
+
+impl Waiting {
+    /// The session has joined the channel: its client is told, where its route tells positions, and then whoever waits, if
+    /// the place is wanted.
+    pub(super) fn joined(
+        &self,
+        session: ConnectionId,
+        joined: Option<&Joined>,
+        shared: &mut Shared,
+    ) -> Option<veche_calls::Outcome> {
+        let is_back = self.place.is_some_and(|place| place.since.is_some());
+        let recovered = shared.tell_joined(session, &self.channel, joined, is_back);
+        self.place?;
+        let position = joined.map(|joined| joined.position);
+        Some(Ok(Reply::Channel(ChannelReply::Joined {
+            position: position.map(|at| (at.epoch.to_string(), at.offset)),
+            recovered,
+        })))
+    }
+}
+
+impl Tickets {
+    /// A ticket whose answer goes to whoever waits with that token.
+    pub(super) fn issue(&mut self, session: ConnectionId, channel: &str, token: Token) -> Ticket {
+        self.last = self.last.wrapping_add(1);
+        let waiting = Waiting {
+            token,
+            channel: channel.to_owned(),
+            place: None,
+        };
+        self.waiting.insert((session, self.last), waiting);
+        Ticket(self.last)
+    }
+
+    /// The same of a subscription whose place is wanted.
+    pub(super) fn issue_for_place(
+        &mut self,
+        session: ConnectionId,
+        channel: &str,
+        token: Token,
+        place: Option<WantedPlace>,
+    ) -> Ticket {
+        let ticket = self.issue(session, channel, token);
+        if let Some(waiting) = self.waiting.get_mut(&(session, ticket.0)) {
+            waiting.place = place;
+        }
+        ticket
+    }
+
+    pub(super) fn take(&mut self, session: ConnectionId, ticket: Ticket) -> Option<Waiting> {
+        self.waiting.remove(&(session, ticket.0))
+    }
+
+    /// Those of a session, for one channel or for all, who will not be answered.
+    pub(super) fn give_up(&mut self, session: ConnectionId, channel: Option<&str>) -> Vec<Token> {
+        let all = self.waiting.range((session, 0)..=(session, u32::MAX));
+        let over = all.filter(|(_, waiting)| channel.is_none_or(|name| name == waiting.channel));
+        let over: Vec<(ConnectionId, u32)> = over.map(|(key, _)| *key).collect();
+        let taken = over.iter().filter_map(|key| self.waiting.remove(key));
+        taken.map(|waiting| waiting.token).collect()
+    }
+}
+
+/// An answer to the request that is being handed over.
+pub(super) enum Direct {
+    Verdict(Verdict),
+    Response(Response),
+}
+
+impl Here {
+    /// To be called on the worker's own thread.
+    pub fn start(
+        worker: u16,
+        workers: u16,
+        shelf: &Shelf,
+        port: Box<dyn Gate>,
+    ) -> Result<Self, String> {
+        let mut here = Self {
+            worker,
+            workers,
+            apps: Vec::new(),
+            spare: Effects::default(),
+            tickets: Tickets::default(),
+            held: Held::default(),
+            questions: Questions::default(),
+            heard: Heard::default(),
+            asked: Vec::new(),
+            far: Far::new(workers),
+            finds: Finds::default(),
+            commands: Commands::default(),
+            calls: Calls::new(port),
+            writers: HashMap::new(),
+            journal: None,
+            is_stopping: false,
+            phase: Phase::Open,
+            notices: None,
+            wake: None,
+            is_short: None,
+            now_ms: 0,
+        };
+        for volume in shelf.iter() {
+            let app = match volume {
+                Some(volume) if here.has_place_for(volume) => {
+                    Some(here.load(volume, volume.world())?)
+                }
+                _ => None,
+            };
+            here.apps.push(app);
+        }
+        Ok(here)
+    }
+
+    /// From now on what the applications log and publish is written down as well.
+    pub fn keep_journal(&mut self, journal: Journal) {
+        self.journal = Some(journal);
+    }
+
+    /// What wakes this worker's thread.
+    pub fn set_wake(&mut self, wake: Wake) {
+        for app in self.apps.iter().flatten() {
+            attach(&app.world, &wake);
+        }
+        self.wake = Some(wake);
+    }
+
+    /// Sets how scripts learn whether the process is short of memory; they do not grow then.
+    pub fn set_is_short(&mut self, is_short: Rc<dyn Fn() -> bool>) {
+        for app in self.apps.iter().flatten() {
+            app.world.set_is_short(Rc::clone(&is_short));
+        }
+        self.is_short = Some(is_short);
+    }
+
+    /// This worker tells the developer's pages what they should know.
+    pub fn tell(&mut self, notices: Arc<dyn Notices>) {
+        self.notices = Some(Publisher::new(notices));
+    }
+
+    /// Whether this worker runs it: an instance of a service has one place.
+    pub(super) fn has_place_for(&self, volume: &Volume) -> bool {
+        let place = volume.seat.map(|seat| seat.worker(self.workers));
+        place.is_none_or(|place| place == self.worker)
+    }
+
+    pub(super) fn load(&self, volume: &Arc<Volume>, world: World) -> Result<Application, String> {
+        if let Some(wake) = &self.wake {
+            attach(&world, wake);
+        }
+        if let Some(is_short) = &self.is_short {
+            world.set_is_short(Rc::clone(is_short));
+        }
+        world.set_refused(Rc::clone(self.held.refused()));
+        let vm = self.vm(volume, &world)?;
+        decides_on(&vm, &volume.kinds);
+        Ok(Application {
+            vm,
+            volume: Arc::clone(volume),
+            world,
+            before: Vec::new(),
+            life: volume.seat.map(|seat| Life::new(seat.restart)),
+            exit: None,
+        })
+    }
+
+    pub(super) fn vm(&self, volume: &Volume, world: &World) -> Result<Vm, String> {
+        let vm = volume.vm(world, self.worker);
+        vm.map_err(|error| format!("app {:?}: {error}", volume.app.name))
+    }
+
+    pub(super) fn app(&mut self, id: AppId) -> Option<&mut Application> {
+        self.apps.get_mut(usize::from(id.0))?.as_mut()
+    }
+
+    /// Runs an application and carries out what it wants done.
+    pub(super) fn run<R>(
+        &mut self,
+        id: AppId,
+        current: Option<ConnectionId>,
+        shared: &mut Shared,
+        call: impl FnOnce(&mut Application, veche_types::Now) -> R,
+    ) -> (Option<R>, Option<Direct>) {
+        let now = shared.now;
+        let result = self.app(id).map(|app| call(app, now));
+        let direct = self.carry_out(id, current, shared);
+        (result, direct)
+    }
+
+    fn has(&self, app: AppId, handler: Handler) -> bool {
+        let app = self.apps.get(usize::from(app.0)).and_then(Option::as_ref);
+        app.is_some_and(|app| app.vm.has(handler))
+    }
+
+    /// For the metrics.
+    fn show(&self, shared: &Shared) {
+        let vms = || {
+            let apps = self.apps.iter().flatten();
+            apps.flat_map(|app| app.before.iter().map(|old| &old.vm).chain([&app.vm]))
+        };
+        let coroutines: usize = vms().map(Vm::tasks).sum();
+        let bytes: usize = vms().map(Vm::memory_bytes).sum();
+        shared.stats.app_coroutines.set(coroutines as u64);
+        shared.stats.app_memory_bytes.set(bytes as u64);
+        let apps = self.apps.iter().flatten();
+        let running = apps.filter(|app| app.is_running() && !self.is_idle(app));
+        shared.stats.services_running.set(running.count() as u64);
+    }
+
+    fn answer(
+        &mut self,
+        id: AppId,
+        session: ConnectionId,
+        ticket: Ticket,
+        answer: &Answer,
+        shared: &mut Shared,
+    ) {
+        let Some(waiting) = self.tickets.take(session, ticket) else {
+            return;
+        };
+        let token = waiting.token;
+        let answer = match answer {
+            Answer::Subscribed(joined) => {
+                let joined = joined.as_deref();
+                if let Some(outcome) = waiting.joined(session, joined, shared) {
+                    self.run(id, None, shared, |app, now| {
+                        app.replied(token, outcome, now);
+                    });
+                    return;
+                }
+                veche_script::Answer::Done
+            }
+            Answer::Published(published) => veche_script::Answer::Number(published.handed.into()),
+            asked => {
+                if let Some(outcome) = outcome(asked) {
+                    self.run(id, None, shared, |app, now| {
+                        app.replied(token, outcome, now);
+                    });
+                }
+                return;
+            }
+        };
+        self.run(id, None, shared, |app, now| {
+            app.answer(token, &answer, now);
+        });
+    }
+}
+
+impl Application {
+    /// Hands an answer to the VM that waits for it: the others don't know the token.
+    pub(super) fn answer(
+        &mut self,
+        token: Token,
+        answer: &veche_script::Answer,
+        now: veche_types::Now,
+    ) {
+        for vm in self.vms() {
+            vm.answer(token, answer, now);
+        }
+    }
+
+    /// The same for what a call to the world has led to.
+    pub(super) fn replied(
+        &mut self,
+        token: Token,
+        outcome: veche_calls::Outcome,
+        now: veche_types::Now,
+    ) {
+        if let Some(vm) = self.vms().find(|vm| vm.is_waiting(token)) {
+            vm.replied(token, outcome, now);
+        }
+    }
+}
+
+impl Apps for Here {
+    fn has_handshake(&self, app: AppId) -> bool {
+        self.has(app, Handler::Handshake)
+    }
+
+    fn handshake(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        request: &Request<'_>,
+        shared: &mut Shared,
+    ) -> Outcome<Verdict> {
+        let request = copy(request);
+        let (_, direct) = self.run(app, Some(id), shared, |app, now| {
+            app.vm.handshake(id, request, now)
+        });
+        match direct {
+            Some(Direct::Verdict(verdict)) => Outcome::Now(verdict),
+            _ => Outcome::Later,
+        }
+    }
+
+    fn opened(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        request: &Request<'_>,
+        shared: &mut Shared,
+    ) -> Progress {
+        let request = copy(request);
+        let (progress, _) = self.run(app, None, shared, |app, now| {
+            app.vm.opened(id, request, now)
+        });
+        self::progress(progress)
+    }
+
+    fn message(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        kind: MessageKind,
+        data: &[u8],
+        shared: &mut Shared,
+    ) -> Progress {
+        let last = self.held.last();
+        let (progress, _) = self.run(app, None, shared, |app, now| {
+            app.vm_of(id).message(id, kind, data, now)
+        });
+        if self.held.last() != last && progress == Some(veche_script::Progress::Done) {
+            // What was published can't be taken now: whoever goes on publishing waits.
+            self.held.hold_back(id);
+            return Progress::Waits;
+        }
+        self::progress(progress)
+    }
+
+    fn drained(&mut self, app: AppId, id: ConnectionId, shared: &mut Shared) {
+        self.run(app, None, shared, |app, now| {
+            for old in &mut app.before {
+                old.vm.drained_elsewhere(id, now);
+            }
+            app.vm_of(id).drained(id, now)
+        });
+    }
+
+    fn answered(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        ticket: Ticket,
+        answer: Answer,
+        shared: &mut Shared,
+    ) {
+        match commands::number(id) {
+            Some(number) => self.command_answered(number, ticket, answer, shared),
+            None => self.answer(app, id, ticket, &answer, shared),
+        }
+    }
+
+    fn closed(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        code: u16,
+        reason: &str,
+        shared: &mut Shared,
+    ) {
+        let given_up = self.tickets.give_up(id, None);
+        self.run(app, None, shared, |app, now| {
+            let mut old = app.before.iter_mut();
+            let is_there = |vm: &mut Vm| vm.is_busy_with(id) || vm.has_client(id);
+            match old.find_map(|old| is_there(&mut old.vm).then_some(&mut old.vm)) {
+                Some(busy) => {
+                    // Behind the handler that waits there.
+                    busy.closed(id, code, reason, now);
+                    app.vm.let_go(id);
+                }
+                None => {
+                    app.vm.closed(id, code, reason, now);
+                    for old in &mut app.before {
+                        old.vm.let_go(id);
+                    }
+                }
+            }
+            for token in given_up {
+                let closed = veche_script::Answer::Failed(veche_script::CLOSED.to_owned());
+                app.answer(token, &closed, now);
+            }
+        });
+    }
+
+    fn request(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        request: &Request<'_>,
+        shared: &mut Shared,
+    ) -> Outcome<Response> {
+        if !self.has(app, Handler::Request) {
+            return Outcome::Now(only_websocket());
+        }
+        let request = copy(request);
+        let (_, direct) = self.run(app, Some(id), shared, |app, now| {
+            app.vm.request(id, request, now)
+        });
+        match direct {
+            Some(Direct::Response(response)) => Outcome::Now(response),
+            _ => Outcome::Later,
+        }
+    }
+
+    fn client_opened(
+        &mut self,
+        app: AppId,
+        token: u64,
+        id: ConnectionId,
+        protocol: Option<&str>,
+        shared: &mut Shared,
+    ) -> Option<()> {
+        self.opened_client(app, token, id, protocol, shared)
+    }
+
+    fn client_failed(&mut self, app: AppId, token: u64, why: &str, shared: &mut Shared) {
+        self.failed_client(app, token, why, shared);
+    }
+
+    fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Shared) {
+        for token in self.writers.remove(&id).unwrap_or_default() {
+            self.run(app, None, shared, |app, now| {
+                app.answer(token, &veche_script::Answer::Done, now);
+            });
+        }
+    }
+
+    fn gone(&mut self, app: AppId, id: ConnectionId, why: Gone, shared: &mut Shared) {
+        let writers = self.writers.remove(&id).unwrap_or_default();
+        let given_up = self.tickets.give_up(id, None);
+        self.run(app, None, shared, |app, now| {
+            let is_late = why == Gone::TooLate;
+            for vm in app.vms() {
+                vm.gone(id, is_late, now);
+            }
+            // Those who write or subscribe beside the handler.
+            for token in writers.into_iter().chain(given_up) {
+                let gone = veche_script::Answer::Failed(veche_script::GONE.to_owned());
+                app.answer(token, &gone, now);
+            }
+        });
+    }
+
+    fn turn(&mut self, shared: &mut Shared) {
+        self.now_ms = shared.now.mono_ms;
+        self.publish_held(shared);
+        self.go_on_with_commands(shared);
+        self.give_up_questions(shared);
+        self.hand_in_outcomes(shared);
+        self.hand_in_found(shared);
+        for index in 0..self.apps.len() {
+            let id = AppId(index as u16);
+            if self.apps[index]
+                .as_ref()
+                .is_some_and(|app| self.is_idle(app))
+            {
+                continue;
+            }
+            let (retires, _) = self.run(id, None, shared, |app, now| {
+                app.vm.turn(now);
+                for old in &mut app.before {
+                    old.vm.turn(now);
+                }
+                !app.before.is_empty()
+            });
+            if retires == Some(true) {
+                self.retire(id, shared);
+                self.carry_out(id, None, shared);
+            }
+            self.tend(id, shared);
+            self.replace_broken(id, shared);
+            self.see_out(id, shared);
+        }
+        self.end_services(shared);
+        self.tell_events(shared);
+        self.tell_developer(shared);
+        self.calls.flush();
+        self.show(shared);
+    }
+
+    fn deadline_ms(&self) -> u64 {
+        if !self.asked.is_empty() || self.has_events_to_tell() {
+            return 0;
+        }
+        let mut due = self.finds.due_ms().min(self.questions.due_ms());
+        if let Some(notices) = &self.notices {
+            due = due.min(notices.due_ms());
+        }
+        if let Phase::Stopping { until_ms } = self.phase {
+            due = due.min(until_ms);
+        }
+        for app in self.apps.iter().flatten().filter(|app| !self.is_idle(app)) {
+            let life_due_ms = match self.phase {
+                Phase::Open => app.life_due_ms(),
+                _ => u64::MAX,
+            };
+            let own = app.vm.deadline_ms().min(life_due_ms);
+            due = due.min(own).min(app.exit_due_ms());
+            for old in &app.before {
+                due = due.min(old.vm.deadline_ms()).min(old.until_ms);
+            }
+        }
+        if self.calls.is_busy() {
+            return 0;
+        }
+        if self.held.is_empty() && self.far.is_empty() && !self.commands.are_waiting() {
+            due
+        } else {
+            due.min(self.now_ms + LOOK_AGAIN_MS)
+        }
+    }
+}
+
+/// What a plain request gets where the application has no handler for any (RFC 6455, section 4.4).
+fn only_websocket() -> Response {
+    Response {
+        status: Status::UPGRADE_REQUIRED,
+        headers: vec![
+            ("Content-Type".into(), "text/plain; charset=utf-8".into()),
+            ("Sec-WebSocket-Version".into(), handshake::VERSION.into()),
+        ],
+        body: Body::Bytes(b"this path speaks WebSocket\n".to_vec()),
+    }
+}
+
+/// An answer that did not come at once.
+pub(super) fn later(to: ConnectionId, direct: Direct, shared: &mut Shared) {
+    let answer = match direct {
+        Direct::Verdict(verdict) => AppAnswer::Verdict(verdict),
+        Direct::Response(response) => AppAnswer::Response(response),
+    };
+    shared.ports.app_answers.push_back((to, answer));
+}
+
+fn progress(progress: Option<veche_script::Progress>) -> Progress {
+    match progress {
+        Some(veche_script::Progress::Waits) => Progress::Waits,
+        _ => Progress::Done,
+    }
+}
+
+/// A request as scripts get it.
+fn copy(request: &Request<'_>) -> veche_script::Request {
+    let head = request.head;
+    let mut copy =
+        veche_script::Request::new(head.method.as_str(), &head.path, head.query, request.peer);
+    for (name, value) in head.headers() {
+        if request.has_password && name.eq_ignore_ascii_case("authorization") {
+            continue;
+        }
+        // Bytes that are no UTF-8 can't be a string of much use.
+        copy.header(name, &String::from_utf8_lossy(value));
+    }
+    for (name, value) in request.params.iter() {
+        copy.param(name, &value);
+    }
+    if let Some(user) = request.user {
+        copy.set_user(user);
+    }
+    copy.body = request.body.to_vec();
+    copy
+}

@@ -1,0 +1,274 @@
+//! The life of a service's instance: it begins, ends, and begins again.
+//!
+//! An instance is an [`Application`] without clients on one worker. Each time it begins in a new VM, so nothing of a
+//! failure stays; it never runs twice at once, so after a reload it begins when older code has ended.
+
+use tracing::{error, info, warn};
+use veche_config::Restart;
+use veche_frontends::{AppId, Shared};
+use veche_script::Service;
+
+use super::here::{Application, Here, LOG};
+
+/// It begins again after so long when it has failed for the first time; then after twice as long each time.
+const BACK_OFF_MS: u64 = 200;
+/// Never after more than that.
+const BACK_OFF_MS_MAX: u64 = 30_000;
+/// Once it has run for so long, it counts as the first time again.
+const RAN_WELL_MS: u64 = 30_000;
+
+/// How a service's instance lives.
+#[derive(Debug)]
+pub(super) struct Life {
+    restart: Restart,
+    state: State,
+    /// Times that it was over too soon, without one between that it was not.
+    early_ends: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It begins as soon as older code has ended.
+    New,
+    /// It begins again then.
+    Due {
+        at_ms: u64,
+    },
+    Runs {
+        since_ms: u64,
+    },
+    Over,
+}
+
+/// Whether the services of a worker may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Not yet: services of another process of this server may run.
+    Held,
+    Open,
+    /// They were told to end, and are ended at that time.
+    Stopping {
+        until_ms: u64,
+    },
+    /// None runs any more, and none will.
+    Over,
+}
+
+impl Life {
+    pub(super) fn new(restart: Restart) -> Self {
+        Self {
+            restart,
+            state: State::New,
+            early_ends: 0,
+        }
+    }
+
+    /// It was over after so long; when it is due again, in milliseconds from now.
+    fn wait_ms(&mut self, ran_ms: u64) -> u64 {
+        if ran_ms >= RAN_WELL_MS {
+            self.early_ends = 0;
+        }
+        let wait_ms = BACK_OFF_MS << self.early_ends.min(16);
+        self.early_ends += 1;
+        wait_ms.min(BACK_OFF_MS_MAX)
+    }
+}
+
+impl Application {
+    /// Whether it is a service, even one that is no more in the configuration.
+    pub(super) fn is_service(&self) -> bool {
+        self.volume.seat.is_some()
+    }
+
+    /// Whether it runs, or something that it or its older code has begun.
+    fn is_busy(&self) -> bool {
+        let runs = self.is_running() || self.exit.is_some();
+        let has_work = runs && !self.vm.is_at_rest();
+        has_work || self.vm.is_stopping() || self.before.iter().any(|old| !old.vm.is_at_rest())
+    }
+
+    /// Whether it is a service that runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.life.is_some() && self.vm.service() == Service::Runs
+    }
+
+    /// When there is something to do for a service's life, in monotonic milliseconds.
+    pub(super) fn life_due_ms(&self) -> u64 {
+        match self.life.as_ref().map(|life| life.state) {
+            Some(State::New) if self.before.is_empty() => 0,
+            Some(State::Due { at_ms }) => at_ms,
+            Some(State::Runs { .. }) if self.vm.service() != Service::Runs => 0,
+            _ => u64::MAX,
+        }
+    }
+}
+
+impl Here {
+    /// No service begins before [`Self::start_services`].
+    pub fn hold_services(&mut self) {
+        self.phase = Phase::Held;
+    }
+
+    /// Begins the services that were held back, unless they were told to end meanwhile.
+    pub fn start_services(&mut self) {
+        if self.phase == Phase::Held {
+            self.phase = Phase::Open;
+        }
+    }
+
+    /// Whether it is a service that does nothing at all: it has not begun, or has ended.
+    pub(super) fn is_idle(&self, app: &Application) -> bool {
+        app.is_service() && matches!(self.phase, Phase::Held | Phase::Over)
+    }
+
+    /// Services are to end, and are ended at that time in monotonic milliseconds.
+    pub(super) fn tell_services(&mut self, until_ms: u64, shared: &mut Shared) {
+        match &mut self.phase {
+            // Nothing has begun.
+            Phase::Held => self.phase = Phase::Over,
+            Phase::Open => {
+                self.phase = Phase::Stopping { until_ms };
+                for id in self.services() {
+                    self.run(id, None, shared, |app, now| app.stop(now));
+                }
+                self.end_services(shared);
+            }
+            Phase::Stopping { until_ms: until } => *until = until_ms.min(*until),
+            Phase::Over => {}
+        }
+    }
+
+    /// Ends services that were told to end, once they have nothing to do any more or their time is over.
+    pub(super) fn end_services(&mut self, shared: &mut Shared) {
+        let Phase::Stopping { until_ms } = self.phase else {
+            return;
+        };
+        let is_late = shared.now.mono_ms >= until_ms;
+        let is_busy = |app: &Application| app.is_service() && app.is_busy();
+        if !is_late && self.apps.iter().flatten().any(is_busy) {
+            return;
+        }
+        for id in self.services() {
+            self.run(id, None, shared, |app, _| {
+                if app.is_busy() {
+                    let (name, tasks) = (&app.volume.app.name, app.vm.tasks());
+                    warn!(target: LOG, app = name, tasks, "the service does not stop: it is ended");
+                }
+                for mut old in app.before.drain(..) {
+                    old.vm.abort();
+                }
+                app.vm.abort();
+            });
+        }
+        self.phase = Phase::Over;
+    }
+
+    fn services(&self) -> Vec<AppId> {
+        let apps = self.apps.iter().enumerate();
+        let services = apps.filter(|(_, app)| app.as_ref().is_some_and(Application::is_service));
+        services.map(|(index, _)| AppId(index as u16)).collect()
+    }
+
+    /// Sees to a service's life, where an application is one.
+    pub(super) fn tend(&mut self, id: AppId, shared: &mut Shared) {
+        let now_ms = shared.now.mono_ms;
+        if self.phase != Phase::Open {
+            return;
+        }
+        let Some(app) = self.app(id).filter(|app| app.life_due_ms() <= now_ms) else {
+            return;
+        };
+        let Some(state) = app.life.as_ref().map(|life| life.state) else {
+            return;
+        };
+        match state {
+            State::New => self.begin(id, shared),
+            State::Due { .. } => self.begin_again(id, shared),
+            State::Runs { since_ms } => {
+                let has_failed = app.vm.service() == Service::Failed;
+                app.vm.abort();
+                self.carry_out(id, None, shared);
+                self.ended(id, has_failed, now_ms - since_ms, shared);
+            }
+            State::Over => {}
+        }
+    }
+
+    fn begin_again(&mut self, id: AppId, shared: &mut Shared) {
+        let app = self.app(id);
+        let Some((volume, world)) = app.map(|app| (app.volume.clone(), app.world.clone())) else {
+            return;
+        };
+        let vm = self.vm(&volume, &world);
+        let Some(app) = self.app(id) else { return };
+        match vm {
+            Ok(vm) => {
+                app.vm = vm;
+                shared.stats.service_restarts.add(1);
+                self.begin(id, shared);
+            }
+            Err(words) => {
+                error!(target: LOG, "{words}");
+                self.ended(id, true, 0, shared);
+            }
+        }
+    }
+
+    pub(super) fn begin(&mut self, id: AppId, shared: &mut Shared) {
+        let since_ms = shared.now.mono_ms;
+        self.run(id, None, shared, |app, now| {
+            if let Some(life) = &mut app.life {
+                life.state = State::Runs { since_ms };
+            }
+            // A VM's first turn comes before its first call.
+            app.vm.turn(now);
+            app.vm.serve(now);
+        });
+    }
+
+    /// An instance is over: whether, and when, it begins again.
+    fn ended(&mut self, id: AppId, has_failed: bool, ran_ms: u64, shared: &Shared) {
+        let now_ms = shared.now.mono_ms;
+        let Some(app) = self.app(id) else { return };
+        let (Some(life), name) = (&mut app.life, &app.volume.app.name) else {
+            return;
+        };
+        let again = match life.restart {
+            Restart::Always => true,
+            Restart::OnFailure => has_failed,
+            Restart::Never => false,
+        };
+        let how = if has_failed { "failed" } else { "is done" };
+        if !again {
+            info!(target: LOG, app = name, "the service {how}");
+            life.state = State::Over;
+            return;
+        }
+        let wait_ms = life.wait_ms(ran_ms);
+        let at_ms = now_ms + wait_ms;
+        life.state = State::Due { at_ms };
+        if has_failed {
+            warn!(target: LOG, app = name, "the service {how}: again in {wait_ms} ms");
+        } else {
+            info!(target: LOG, app = name, "the service {how}: again in {wait_ms} ms");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_waits_longer_each_time_until_it_has_run_well() {
+        let mut life = Life::new(Restart::OnFailure);
+        let waits: Vec<u64> = (0..10).map(|_| life.wait_ms(5)).collect();
+        let expected = [
+            200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000,
+        ];
+        assert_eq!(waits, expected);
+        assert_eq!(life.wait_ms(RAN_WELL_MS - 1), 30_000);
+        assert_eq!(life.wait_ms(RAN_WELL_MS), 200);
+        assert_eq!(life.wait_ms(0), 400);
+    }
+}

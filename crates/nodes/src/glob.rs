@@ -1,0 +1,360 @@
+//! Patterns by which names are chosen: `*`, `?`, `[a-c]`, `[!a-c]` and `{one,two}`.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// The longest pattern, in bytes.
+const PATTERN_BYTES_MAX: usize = 1024;
+
+/// A pattern of names: `*` is any text, `?` any character, `[a-cx]` one of these characters, `[!a-cx]` any other one,
+/// `{chat:*,news}` any of these patterns, and a `\` takes its meaning from what follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob(Form);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Form {
+    /// Nothing but `*` and `?` among its characters.
+    Wildcards(Box<str>),
+    /// Matched by simulating its automaton, in time proportional to pattern times name.
+    Steps {
+        /// The pattern itself.
+        pattern: Box<str>,
+        steps: Box<[Step]>,
+    },
+}
+
+/// One instruction of the automaton. The places that are reached are those of all ways through the pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// This character.
+    Is(char),
+    /// Any character.
+    Any,
+    /// A character within, or outside of, these ranges.
+    Within(Box<[(char, char)]>, bool),
+    /// Both the next step and the one at this place.
+    Fork(usize),
+    /// The step at this place.
+    Jump(usize),
+}
+
+/// Why a text is no pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GlobError {
+    /// A `[` or a `{` without its end, or a `]` without characters.
+    #[error("a [ or a {{ has no end")]
+    Open,
+    /// A `}` without its beginning.
+    #[error("a }} has no beginning")]
+    Close,
+    /// A range whose end comes before its beginning.
+    #[error("a range ends before it begins")]
+    Range,
+    /// A `\` at the end.
+    #[error("nothing follows the last \\")]
+    Escape,
+    /// More than [`PATTERN_BYTES_MAX`] bytes.
+    #[error("a pattern has at most {PATTERN_BYTES_MAX} bytes")]
+    Long,
+}
+
+impl Glob {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn new(pattern: &str) -> Result<Self, GlobError> {
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(GlobError::Long);
+        }
+        if !pattern.contains(['[', '{', '}', '\\']) {
+            return Ok(Self(Form::Wildcards(pattern.into())));
+        }
+        let mut reader = Reader {
+            rest: pattern.chars().peekable(),
+            steps: Vec::new(),
+        };
+        reader.sequence(0)?;
+        Ok(Self(Form::Steps {
+            pattern: pattern.into(),
+            steps: reader.steps.into(),
+        }))
+    }
+
+    /// Returns the pattern.
+    #[must_use]
+    pub fn pattern(&self) -> &str {
+        match &self.0 {
+            Form::Wildcards(pattern) | Form::Steps { pattern, .. } => pattern,
+        }
+    }
+
+    /// Whether a name fits. Takes time in proportion to the lengths of both.
+    #[must_use]
+    pub fn fits(&self, name: &str) -> bool {
+        match &self.0 {
+            Form::Wildcards(pattern) => fits(name, pattern),
+            Form::Steps { steps, .. } => leads_through(steps, name),
+        }
+    }
+}
+
+/// Whether an automaton accepts a name.
+fn leads_through(steps: &[Step], name: &str) -> bool {
+    let end = steps.len();
+    let (mut here, mut next) = (Places::new(end), Places::new(end));
+    here.reach(0, steps);
+    for character in name.chars() {
+        if here.list.is_empty() {
+            return false;
+        }
+        for place in here.list.drain(..) {
+            let is_fit = match steps.get(place) {
+                Some(Step::Is(wanted)) => *wanted == character,
+                Some(Step::Any) => true,
+                Some(Step::Within(ranges, is_within)) => {
+                    let has = |(from, to): &(char, char)| (*from..=*to).contains(&character);
+                    ranges.iter().any(has) == *is_within
+                }
+                Some(Step::Fork(_) | Step::Jump(_)) | None => false,
+            };
+            if is_fit {
+                next.reach(place + 1, steps);
+            }
+        }
+        here.is_reached.fill(false);
+        std::mem::swap(&mut here, &mut next);
+    }
+    here.is_reached[end]
+}
+
+/// Whether a text fits a pattern. Takes at most their lengths' product.
+fn fits(text: &str, pattern: &str) -> bool {
+    let (mut text, mut pattern) = (text.chars(), pattern.chars());
+    // Behind the last `*`, and from where its text is taken to begin there.
+    let mut again = None;
+    loop {
+        let at = (text.clone(), pattern.clone());
+        match (text.next(), pattern.next()) {
+            (_, Some('*')) => {
+                text = at.0;
+                again = Some((text.clone(), pattern.clone()));
+            }
+            (Some(_), Some('?')) => {}
+            (Some(found), Some(wanted)) if found == wanted => {}
+            (None, None) => return true,
+            _ => {
+                let Some((mut rest, behind)) = again else {
+                    return false;
+                };
+                if rest.next().is_none() {
+                    return false;
+                }
+                text = rest.clone();
+                pattern = behind.clone();
+                again = Some((rest, behind));
+            }
+        }
+    }
+}
+
+/// Places in a pattern, each at most once.
+struct Places {
+    list: Vec<usize>,
+    is_reached: Vec<bool>,
+    /// Those that are still to be looked at.
+    open: Vec<usize>,
+}
+
+impl Places {
+    fn new(end: usize) -> Self {
+        Self {
+            list: Vec::with_capacity(end + 1),
+            is_reached: vec![false; end + 1],
+            open: Vec::new(),
+        }
+    }
+
+    /// Adds a place and those that are reached from there without a character.
+    fn reach(&mut self, place: usize, steps: &[Step]) {
+        self.open.push(place);
+        while let Some(place) = self.open.pop() {
+            if std::mem::replace(&mut self.is_reached[place], true) {
+                continue;
+            }
+            match steps.get(place) {
+                Some(Step::Jump(to)) => self.open.push(*to),
+                Some(Step::Fork(to)) => self.open.extend([*to, place + 1]),
+                Some(Step::Is(_) | Step::Any | Step::Within(..)) | None => self.list.push(place),
+            }
+        }
+    }
+}
+
+struct Reader<'p> {
+    rest: Peekable<Chars<'p>>,
+    steps: Vec<Step>,
+}
+
+impl Reader<'_> {
+    /// Reads up to the end, or to the `,` or `}` that ends an alternative, which stays. `depth` alternatives are open.
+    fn sequence(&mut self, depth: usize) -> Result<(), GlobError> {
+        while let Some(&character) = self.rest.peek() {
+            if depth > 0 && matches!(character, ',' | '}') {
+                return Ok(());
+            }
+            self.rest.next();
+            match character {
+                '*' => {
+                    while self.rest.next_if_eq(&'*').is_some() {}
+                    let start = self.steps.len();
+                    self.steps
+                        .extend([Step::Fork(start + 3), Step::Any, Step::Jump(start)]);
+                }
+                '?' => self.steps.push(Step::Any),
+                '[' => self.ranges()?,
+                '{' => self.alternatives(depth + 1)?,
+                '}' => return Err(GlobError::Close),
+                '\\' => {
+                    let escaped = self.rest.next().ok_or(GlobError::Escape)?;
+                    self.steps.push(Step::Is(escaped));
+                }
+                other => self.steps.push(Step::Is(other)),
+            }
+        }
+        match depth {
+            0 => Ok(()),
+            _ => Err(GlobError::Open),
+        }
+    }
+
+    /// Reads what stands between `{` and `}`.
+    fn alternatives(&mut self, depth: usize) -> Result<(), GlobError> {
+        let mut ends = Vec::new();
+        loop {
+            let fork = self.steps.len();
+            self.steps.push(Step::Fork(fork));
+            self.sequence(depth)?;
+            let is_last = self.rest.next() != Some(',');
+            if is_last {
+                // Nothing else is left to try.
+                self.steps[fork] = Step::Jump(fork + 1);
+                break;
+            }
+            ends.push(self.steps.len());
+            self.steps.push(Step::Jump(0));
+            self.steps[fork] = Step::Fork(self.steps.len());
+        }
+        let end = self.steps.len();
+        for jump in ends {
+            self.steps[jump] = Step::Jump(end);
+        }
+        Ok(())
+    }
+
+    /// Reads what stands between `[` and `]`.
+    fn ranges(&mut self) -> Result<(), GlobError> {
+        let is_within = self
+            .rest
+            .next_if(|sign| matches!(sign, '!' | '^'))
+            .is_none();
+        let mut ranges = Vec::new();
+        loop {
+            let from = match self.rest.next().ok_or(GlobError::Open)? {
+                ']' if ranges.is_empty() => return Err(GlobError::Open),
+                ']' => break,
+                '\\' => self.rest.next().ok_or(GlobError::Escape)?,
+                other => other,
+            };
+            let mut to = from;
+            if self.rest.next_if_eq(&'-').is_some() {
+                to = match self.rest.next().ok_or(GlobError::Open)? {
+                    ']' => {
+                        // The `-` was one of the characters.
+                        ranges.extend([(from, from), ('-', '-')]);
+                        break;
+                    }
+                    '\\' => self.rest.next().ok_or(GlobError::Escape)?,
+                    other => other,
+                };
+            }
+            if to < from {
+                return Err(GlobError::Range);
+            }
+            ranges.push((from, to));
+        }
+        self.steps.push(Step::Within(ranges.into(), is_within));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_patterns() {
+        for (pattern, those, others) in [
+            ("*", &["", "a", "вече"][..], &[][..]),
+            ("chat:*", &["chat:", "chat:1"], &["chat", "xchat:1"]),
+            ("*:1", &["chat:1", ":1", ":1:1"], &["chat:12", "1"]),
+            ("a*b*c", &["abc", "axbxbyc", "abcc"], &["ab", "acb", "xabc"]),
+            ("в?че", &["вече", "вxче"], &["вче", "вееече"]),
+            ("", &[""], &["a"]),
+            ("**", &["", "ab"], &[]),
+            ("a", &["a"], &["", "aa"]),
+            (
+                "{chat,news}:*",
+                &["chat:1", "news:"],
+                &["chats:1", "{chat,news}:1", ":1"],
+            ),
+            (
+                "room[a-c]",
+                &["rooma", "roomc"],
+                &["roomd", "room", "roomab"],
+            ),
+            ("room[!a-c]", &["roomd", "room1"], &["rooma", "room"]),
+            ("[^a-c]", &["d"], &["a"]),
+            ("[ad-fж]", &["a", "e", "ж"], &["b", "-", "з"]),
+            ("[a-]", &["a", "-"], &["b"]),
+            (
+                "{a,b{c,d*}e,}x",
+                &["ax", "bcex", "bdyyex", "x"],
+                &["bx", "bcx", "a"],
+            ),
+            ("{*:1,x?}", &["a:1", "xy"], &["a:2", "x"]),
+            (r"\*\{a\}[\]]", &["*{a}]"], &["x{a}]"]),
+            ("a,b", &["a,b"], &["a"]),
+            ("{}", &[""], &["a"]),
+        ] {
+            let glob = Glob::new(pattern).expect(pattern);
+            for name in those {
+                assert!(glob.fits(name), "{name} {pattern}");
+            }
+            for name in others {
+                assert!(!glob.fits(name), "{name} {pattern}");
+            }
+        }
+        // Patterns that take exponential time by backtracking.
+        let name = "a".repeat(250);
+        for pattern in ["*a".repeat(100) + "b", "{a,a}".repeat(150) + "b"] {
+            assert!(!Glob::new(&pattern).expect("a pattern").fits(&name));
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (pattern, error) in [
+            ("[a-c", GlobError::Open),
+            ("[]", GlobError::Open),
+            ("{a,b", GlobError::Open),
+            ("{a,{b}", GlobError::Open),
+            ("a}", GlobError::Close),
+            ("[c-a]", GlobError::Range),
+            ("a\\", GlobError::Escape),
+            (&"x".repeat(PATTERN_BYTES_MAX + 1)[..], GlobError::Long),
+        ] {
+            assert_eq!(Glob::new(pattern), Err(error), "{pattern}");
+        }
+    }
+}

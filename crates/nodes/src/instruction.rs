@@ -1,0 +1,88 @@
+//! What a back end has done to the connections of a user.
+
+use std::sync::Arc;
+
+use veche_types::{Payload, Since};
+
+/// See the module's text. Carried out by the sessions, each as its protocol has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// Only the connection of this id.
+    pub client: Option<Box<str>>,
+    /// Only the connection whose connect reply had this session id: one without a WebSocket.
+    pub session: Option<Box<str>>,
+    /// Not those of these ids.
+    pub except: Box<[Box<str>]>,
+    /// What is to be done.
+    pub deed: Deed,
+}
+
+/// What is to be done to a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// It is closed.
+    Disconnect {
+        /// With this code.
+        code: u16,
+        /// For people.
+        reason: Arc<str>,
+    },
+    /// It is subscribed to a channel.
+    Subscribe(Box<Subscribe>),
+    /// It is subscribed to this channel no more.
+    Unsubscribe {
+        /// Which.
+        channel: Arc<str>,
+    },
+    /// It may stay longer, or ends.
+    Refresh {
+        /// It ends now.
+        is_expired: bool,
+        /// Until when it may stay, in seconds since 1970; `None` for as long as it likes.
+        expires_at_s: Option<u64>,
+        /// What others are to know of the connection from now on, if that changes.
+        info: Option<Payload>,
+    },
+}
+
+/// How a back end subscribes a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscribe {
+    /// To which channel.
+    pub channel: Arc<str>,
+    /// Up to where the client knows it.
+    pub since: Option<Since>,
+    /// What others are to know of the subscription.
+    pub chan_info: Option<Payload>,
+    /// For the client itself.
+    pub data: Option<Payload>,
+    /// Until when it lasts, in seconds since 1970; `None` for as long as the connection.
+    pub expires_at_s: Option<u64>,
+    /// Neither presence nor joins and leaves show it.
+    pub is_hidden: bool,
+    /// Whether the client gets joins and leaves without asking; `None`: as the namespace says.
+    pub is_told: Option<bool>,
+}
+
+impl Instruction {
+    /// To all connections.
+    pub fn to_all(deed: Deed) -> Self {
+        Self {
+            client: None,
+            session: None,
+            except: Box::default(),
+            deed,
+        }
+    }
+
+    /// Whether it means the connection of this id, as far as [`session`](Self::session) does not exclude it.
+    pub fn means(&self, client: &str) -> bool {
+        self.client.as_deref().is_none_or(|only| only == client)
+            && !self.except.iter().any(|except| &**except == client)
+    }
+
+    /// Whether it means all connections of the user.
+    pub fn means_all(&self) -> bool {
+        self.client.is_none() && self.session.is_none() && self.except.is_empty()
+    }
+}

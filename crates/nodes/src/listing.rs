@@ -1,0 +1,35 @@
+//! Which channels there are.
+
+use std::sync::Arc;
+
+/// The most channels that are listed at once.
+pub const LISTED_MAX: usize = 10_000;
+
+/// Channels with subscribers, and how many each has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    channels: Vec<(Arc<str>, u32)>,
+    is_too_long: bool,
+}
+
+impl Listing {
+    /// Adds a channel and its number of subscribers. Returns `false` if there are too many.
+    pub fn push(&mut self, channel: Arc<str>, clients: u32) -> bool {
+        match self.channels.len() < LISTED_MAX {
+            true => self.channels.push((channel, clients)),
+            false => self.is_too_long = true,
+        }
+        !self.is_too_long
+    }
+
+    /// Those of another worker as well.
+    pub fn add(&mut self, more: Self) {
+        self.channels.extend(more.channels);
+        self.is_too_long |= more.is_too_long || self.channels.len() > LISTED_MAX;
+    }
+
+    /// All of them, in no order; `None` if there are more than [`LISTED_MAX`].
+    pub fn channels(&self) -> Option<&[(Arc<str>, u32)]> {
+        (!self.is_too_long).then_some(&self.channels)
+    }
+}

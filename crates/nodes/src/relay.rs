@@ -1,0 +1,123 @@
+//! Commands that come for a response of another connection, and the address by which they find it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq as _;
+use veche_types::{ConnectionId, WorkerId};
+
+/// Random bytes that only the client of a response was told.
+const SECRET_BYTES: usize = 16;
+
+/// Where a response is, and what shows that one may speak for its client.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Whose worker.
+    pub worker: WorkerId,
+    /// Which connection.
+    pub session: ConnectionId,
+    secret: [u8; SECRET_BYTES],
+}
+
+impl Address {
+    /// The secret is known to the client alone.
+    #[must_use]
+    pub fn new(worker: WorkerId, session: ConnectionId, secret: [u8; SECRET_BYTES]) -> Self {
+        Self {
+            worker,
+            session,
+            secret,
+        }
+    }
+
+    /// Whether it is the same, in a time that does not depend on how much of it is.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        let is_there = self.worker == other.worker && self.session == other.session;
+        is_there && bool::from(self.secret.ct_eq(&other.secret))
+    }
+
+    /// As the client is told.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut bytes = Vec::with_capacity(10 + SECRET_BYTES);
+        bytes.extend_from_slice(&self.worker.0.to_be_bytes());
+        bytes.extend_from_slice(&self.session.index.to_be_bytes());
+        bytes.extend_from_slice(&self.session.generation.to_be_bytes());
+        bytes.extend_from_slice(&self.secret);
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// What a client was told, if it was.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (worker, rest) = bytes.split_first_chunk()?;
+        let (index, rest) = rest.split_first_chunk()?;
+        let (generation, secret) = rest.split_first_chunk()?;
+        Some(Self {
+            worker: WorkerId(u16::from_be_bytes(*worker)),
+            session: ConnectionId {
+                index: u32::from_be_bytes(*index),
+                generation: u32::from_be_bytes(*generation),
+            },
+            secret: secret.try_into().ok()?,
+        })
+    }
+}
+
+impl std::fmt::Debug for Address {
+    /// Not the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} of {:?}", self.session, self.worker)
+    }
+}
+
+/// Commands of a client, on their way to its response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// To which.
+    pub to: Address,
+    /// As they came.
+    pub commands: Box<[u8]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        let session = ConnectionId {
+            index: 7,
+            generation: u32::MAX,
+        };
+        let address = Address::new(WorkerId(3), session, [0xa5; SECRET_BYTES]);
+        let read = Address::read(&address.text()).expect("one");
+        assert!(read.is(&address));
+        let other = Address::new(WorkerId(3), session, [0; SECRET_BYTES]);
+        assert!(!read.is(&other));
+        let text = address.text();
+        for bad in ["", "x", "*", &text[1..], &format!("{text}AAAA")] {
+            assert_eq!(Address::read(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_the_same_in_all_its_parts() {
+        let address = |worker, index, generation, last| {
+            let mut secret = [7; SECRET_BYTES];
+            secret[SECRET_BYTES - 1] = last;
+            Address::new(WorkerId(worker), ConnectionId { index, generation }, secret)
+        };
+        let own = address(1, 2, 3, 4);
+        assert!(own.is(&address(1, 2, 3, 4)));
+        for other in [
+            address(0, 2, 3, 4),
+            address(1, 0, 3, 4),
+            address(1, 2, 0, 4),
+            address(1, 2, 3, 0),
+        ] {
+            assert!(!own.is(&other), "{}", other.text());
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The server process: what it gives up before it serves, and what the supervisor's library starts in it.
+//!
+//! Its life, from the first message of the supervisor to the end of the drain, is led by [`veche_supervisor::process`].
+
+use std::time::Instant;
+
+use tracing::{info, warn};
+use veche_config::Config;
+use veche_files::make_folder;
+use veche_supervisor::process::{Program, Start};
+use veche_terminal::as_ms;
+
+use crate::sandbox::{self, Confined};
+use crate::server::{self, Server};
+use crate::{acme, memory};
+
+pub(crate) use veche_supervisor::clock::{monotonic_ms, now};
+
+/// A server process before its server runs.
+#[derive(Debug, Default)]
+pub(crate) struct ServerProcess {
+    /// The sandbox, if it is in one.
+    confined: Option<Confined>,
+    /// Which start of the machine this is, as read outside of the sandbox.
+    boot: Option<String>,
+    /// The reason why unused memory is given back late.
+    keeps_memory: Option<String>,
+}
+
+impl Program for ServerProcess {
+    type Control = Server;
+
+    fn confine(&mut self, config: &Config) -> Result<(), String> {
+        // The sandbox hides it.
+        self.boot = veche_archive::boot_id();
+        self.confined = confine(config)?;
+        self.keeps_memory = memory::give_back_when_idle().err();
+        Ok(())
+    }
+
+    fn log_confined(&self) {
+        if let Some(error) = &self.keeps_memory {
+            warn!(error, "unused memory is given back late");
+        }
+        if let Some(confined) = &self.confined {
+            info!(enforced = %confined, missing = confined.missing(), "sandbox");
+        }
+    }
+
+    fn warn_unreachable(&self, config: &Config) {
+        for port in self
+            .confined
+            .iter()
+            .flat_map(|confined| confined.out_of_reach(config))
+        {
+            warn!(
+                port,
+                "server.sandbox: what is named on another port is out of reach until a restart"
+            );
+        }
+    }
+
+    fn start(&mut self, start: Start) -> Result<Server, String> {
+        server::start(start, self.boot.take(), None)
+    }
+}
+
+/// Gives up what the process does not need, while it has one thread only.
+fn confine(config: &Config) -> Result<Option<Confined>, String> {
+    rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
+    // Where that fails, it is told when something is to be kept there.
+    let _ = acme::prepare(config);
+    let history = config.history.iter().map(|history| &history.path);
+    for folder in history.chain(&config.server.snapshots) {
+        let _ = make_folder(folder, None);
+    }
+    match config.server.sandbox {
+        true => sandbox::enter(config)
+            .map(Some)
+            .map_err(|error| error.to_string()),
+        false => Ok(None),
+    }
+}
+
+/// Monotonic milliseconds, from when it was made.
+#[derive(Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self(now())
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        as_ms(now().saturating_duration_since(self.0))
+    }
+}

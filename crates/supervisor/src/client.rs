@@ -1,0 +1,217 @@
+//! One connection to the control socket: request lines in, answer lines out.
+//!
+//! Whatever the other end does, the supervisor neither waits for it nor grows: buffers are bounded, one request
+//! is answered at a time, and who is silent for too long is dropped. What a command does is the supervisor's
+//! business.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use serde_json::{Value, json};
+
+use super::request::{ANSWER_BYTES_MAX, Request, VERSION};
+use crate::passing;
+
+/// Longest request line.
+const REQUEST_BYTES_MAX: usize = 4 << 10;
+/// How long a client may take for its request, and then to read the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// See the module.
+pub(crate) struct Client {
+    /// Never used twice.
+    pub(crate) id: u64,
+    socket: UnixStream,
+    received: Vec<u8>,
+    /// The last one that came with a request.
+    descriptor: Option<OwnedFd>,
+    unsent: Vec<u8>,
+    deadline: Instant,
+    state: State,
+    /// It sends no more; it may still wait for its answer.
+    is_half_closed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// For a request.
+    Waiting,
+    /// A request is with the supervisor.
+    Asked,
+    /// It asked to stop and stays to see the end.
+    Staying,
+    /// Nothing can be done for it any more.
+    Gone,
+}
+
+impl Client {
+    pub(crate) fn new(id: u64, socket: UnixStream, now: Instant) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            id,
+            socket,
+            received: Vec::new(),
+            descriptor: None,
+            unsent: Vec::new(),
+            deadline: now + PATIENCE,
+            state: State::Waiting,
+            is_half_closed: false,
+        })
+    }
+
+    /// What to poll for; `None` while only the supervisor can move it on.
+    pub(crate) fn wants(&self) -> Option<PollFlags> {
+        let reads = !self.is_half_closed && self.state == State::Waiting && self.unsent.is_empty();
+        match (reads, !self.unsent.is_empty()) {
+            (_, true) => Some(PollFlags::OUT),
+            (true, false) => Some(PollFlags::IN),
+            (false, false) => None,
+        }
+    }
+
+    /// By when it is dropped, unless something moves on.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let is_ours_to_move = self.state == State::Waiting || !self.unsent.is_empty();
+        is_ours_to_move.then_some(self.deadline)
+    }
+
+    /// Whether it can be dropped.
+    pub(crate) fn is_done(&self, now: Instant) -> bool {
+        let has_no_more =
+            self.is_half_closed && self.state == State::Waiting && self.unsent.is_empty();
+        self.state == State::Gone
+            || has_no_more
+            || self.deadline().is_some_and(|deadline| now >= deadline)
+    }
+
+    /// Moves bytes both ways as far as they go, and returns a request if a whole one has come. Bad ones are
+    /// answered here.
+    pub(crate) fn pump(&mut self, now: Instant) -> Option<Request> {
+        self.send();
+        if self.wants() != Some(PollFlags::IN) {
+            return None;
+        }
+        self.fill();
+        let end = self.received.iter().position(|&byte| byte == b'\n');
+        let length = match end {
+            Some(end) => end + 1,
+            None if self.received.len() >= REQUEST_BYTES_MAX => {
+                self.refuse("the request is too long");
+                return None;
+            }
+            // A last line may come without its newline.
+            None if self.is_half_closed && !self.received.is_empty() => self.received.len(),
+            None => return None,
+        };
+        let line: Vec<u8> = self.received.drain(..length).collect();
+        match serde_json::from_slice::<Request>(&line) {
+            Ok(request) if request.version == VERSION => {
+                self.state = State::Asked;
+                Some(request)
+            }
+            Ok(request) => {
+                self.refuse(&format!(
+                    "version {} is not known here, {VERSION} is",
+                    request.version
+                ));
+                None
+            }
+            Err(error) => {
+                self.refuse(&format!("the request makes no sense: {error}"));
+                None
+            }
+        }
+        .inspect(|_| self.deadline = now + PATIENCE)
+    }
+
+    /// The descriptor that came with it, if one did.
+    pub(crate) fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        self.descriptor.take()
+    }
+
+    /// Answers the request; `extra` is an object whose members join `"ok": true`.
+    pub(crate) fn answer(&mut self, result: Result<Value, String>, now: Instant) {
+        let mut line = match result {
+            Ok(Value::Object(mut members)) => {
+                members.insert("ok".to_owned(), Value::Bool(true));
+                Value::Object(members)
+            }
+            Ok(_) => json!({"ok": true}),
+            Err(error) => json!({"ok": false, "error": error}),
+        }
+        .to_string();
+        line.push('\n');
+        if line.len() > ANSWER_BYTES_MAX {
+            self.state = State::Gone;
+            return;
+        }
+        if self.state == State::Asked {
+            self.state = State::Waiting;
+        }
+        self.deadline = now + PATIENCE;
+        self.unsent.extend_from_slice(line.as_bytes());
+        self.send();
+    }
+
+    /// Whether nothing waits to be sent to it, now or soon.
+    pub(crate) fn is_told(&self) -> bool {
+        self.unsent.is_empty() && self.state != State::Asked
+    }
+
+    /// Keeps the connection open until the supervisor exits, so that its end can be waited for.
+    pub(crate) fn stay(&mut self) {
+        self.state = State::Staying;
+    }
+
+    fn refuse(&mut self, why: &str) {
+        let line = format!("{}\n", json!({"ok": false, "error": why}));
+        self.unsent.extend_from_slice(line.as_bytes());
+        self.received.clear();
+        // What follows a bad line is as bad.
+        self.is_half_closed = true;
+        self.send();
+    }
+
+    /// Once per pump, so that a client that sends without end gets no more than its share.
+    fn fill(&mut self) {
+        let mut bytes = [0; REQUEST_BYTES_MAX];
+        let room = REQUEST_BYTES_MAX - self.received.len();
+        let keep = |descriptor| self.descriptor = Some(descriptor);
+        match passing::receive(&self.socket, &mut bytes[..room], keep) {
+            Ok(0) => self.is_half_closed = true,
+            Ok(n) => self.received.extend_from_slice(&bytes[..n]),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => self.state = State::Gone,
+        }
+    }
+
+    fn send(&mut self) {
+        while !self.unsent.is_empty() {
+            match self.socket.write(&self.unsent) {
+                Ok(n) => drop(self.unsent.drain(..n)),
+                Err(e) if is_for_later(&e) => return,
+                Err(_) => {
+                    self.state = State::Gone;
+                    self.unsent.clear();
+                }
+            }
+        }
+    }
+}
+
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

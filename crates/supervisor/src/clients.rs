@@ -1,0 +1,153 @@
+//! Everybody who is connected to the control socket at the moment: a bounded crowd.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use serde_json::Value;
+use tracing::warn;
+
+use super::Supervisor;
+use super::client::Client;
+use super::door::Door;
+use super::request::{Command, Request};
+use super::upgrade::Kind;
+use crate::clock::now;
+use crate::message::ToServer;
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::clients";
+
+/// More wait in the socket's queue until one of these ends; none may stay for long.
+const CLIENTS_MAX: usize = 32;
+/// How long to leave the door alone after it failed, which is when descriptors run out.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The control socket and its connections.
+pub(super) struct Clients {
+    door: Door,
+    clients: Vec<Client>,
+    next_id: u64,
+    paused_until: Option<Instant>,
+}
+
+impl Clients {
+    pub(super) fn new(door: Door) -> Self {
+        Self {
+            door,
+            clients: Vec::new(),
+            next_id: 0,
+            paused_until: None,
+        }
+    }
+
+    fn accepts(&self) -> bool {
+        self.clients.len() < CLIENTS_MAX && self.paused_until.is_none()
+    }
+
+    /// Adds what is to be polled.
+    pub(super) fn add_to<'f>(&'f self, fds: &mut Vec<PollFd<'f>>) {
+        if self.accepts() {
+            fds.push(PollFd::new(&self.door, PollFlags::IN));
+        }
+        for client in &self.clients {
+            if let Some(wants) = client.wants() {
+                fds.push(PollFd::new(client, wants));
+            }
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.clients
+            .iter()
+            .filter_map(Client::deadline)
+            .chain(self.paused_until)
+            .min()
+    }
+
+    /// Drops those whose time is over or who are served.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.clients.retain(|client| !client.is_done(now));
+        self.paused_until = self.paused_until.filter(|&until| now < until);
+    }
+
+    /// Lets in who waits, and returns the requests that have come, with who asked.
+    fn pump(&mut self, now: Instant) -> Vec<(u64, Request, Option<OwnedFd>)> {
+        while self.accepts() {
+            match self.door.accept() {
+                Ok(Some(socket)) => {
+                    self.next_id += 1;
+                    self.clients.extend(Client::new(self.next_id, socket, now));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    warn!(target: TARGET, %error, "the control socket takes nobody for a moment");
+                    self.paused_until = Some(now + ACCEPT_PAUSE);
+                }
+            }
+        }
+        self.clients
+            .iter_mut()
+            .filter_map(|client| {
+                let request = client.pump(now)?;
+                Some((client.id, request, client.take_descriptor()))
+            })
+            .collect()
+    }
+
+    /// Answers `id`, if it is still there.
+    pub(super) fn answer(&mut self, id: u64, result: Result<Value, String>) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
+            client.answer(result, now());
+        }
+    }
+
+    /// Whether everybody has been sent what is for them.
+    pub(super) fn are_told(&self) -> bool {
+        self.clients.iter().all(Client::is_told)
+    }
+
+    pub(super) fn door(&self) -> &Door {
+        &self.door
+    }
+
+    /// Lets them in by another door from now on.
+    pub(super) fn move_to(&mut self, door: Door) {
+        self.door = door;
+    }
+
+    fn stay(&mut self, id: u64) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
+            client.stay();
+        }
+    }
+}
+
+impl Supervisor {
+    pub(super) fn serve_clients(&mut self) {
+        for (client, request, descriptor) in self.clients.pump(now()) {
+            match request.command {
+                Command::Status => self.ask_status(client),
+                Command::Dump => {
+                    let wanted = request.dump.map(ToServer::Dump);
+                    let handed = self.hand_on(wanted, descriptor);
+                    self.clients.answer(client, handed);
+                }
+                Command::Log => {
+                    let wanted = ToServer::Watch(request.log.unwrap_or_default());
+                    let handed = self.hand_on(Some(wanted), descriptor);
+                    self.clients.answer(client, handed);
+                }
+                Command::Reload => self.reload(Some(client)),
+                Command::Upgrade => self.begin_upgrade(Kind::Upgrade, Some(client)),
+                Command::Restart => self.begin_upgrade(Kind::Restart, Some(client)),
+                Command::Stop => {
+                    tracing::info!(target: TARGET, at_once = request.now, "told to stop on the control socket");
+                    self.clients.answer(client, Ok(serde_json::json!({})));
+                    self.clients.stay(client);
+                    self.stop(request.now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The supervisor becomes another program and goes on: the process stays, with its number, its children, its listening
+//! sockets and its control socket; only what it runs is new.
+//!
+//! What the new program has to know is one JSON object in a memory file. It comes ahead of the other descriptors on a
+//! socket that is the new program's standard input (`link` says why not by number). Signals wait from before the change
+//! until the new program catches them, so that none is lost or does what it does by default.
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::SigSet;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+use veche_config::Account;
+use veche_logging as logging;
+use veche_terminal::as_ms;
+
+use super::door::Door;
+use super::listening::Listening;
+use super::reload::Loaded;
+use super::server::Server;
+use super::{Ended, ServeError, Supervisor};
+use crate::clock::now;
+use crate::link::Link;
+use crate::message::ListenerSockets;
+use crate::restarts::Restarts;
+
+/// Version of [`State`]: a program takes over only from one that has the same.
+pub(crate) const HANDOVER_VERSION: u32 = 3;
+/// Set for a program that another one has started for this.
+pub(super) const SIGN: &str = "VECHE_HANDOVER";
+const REHEARSAL: &str = "rehearsal";
+
+/// What a program is started for, if not for a server of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// To show that it can take over: it reads what a supervisor would, and ends.
+    Rehearsal,
+    /// To take over, in this process.
+    Successor,
+}
+
+/// Plain values only. The descriptors come in the order of the fields that speak of them.
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    version: u32,
+    /// The version of the program that hands over.
+    program: String,
+    text: String,
+    listeners: Vec<ListenerSockets>,
+    /// The path of the control socket.
+    door: PathBuf,
+    server: ServerState,
+    retiring: Vec<RetiringState>,
+    uptime_ms: u64,
+    starts: u64,
+    #[serde(default)]
+    restarts: Restarts,
+    upgrades: u64,
+    /// The program's file, as the first one was named.
+    binary: PathBuf,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ServerState {
+    pid: i32,
+    uptime_ms: u64,
+    /// The part of a line that it has said.
+    received: Vec<u8>,
+    holds_services: bool,
+    have_services_ended: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct RetiringState {
+    server: ServerState,
+    ends_in_ms: u64,
+}
+
+/// What the program before has left.
+pub(super) struct Inheritance {
+    pub(super) program: String,
+    /// The config in force.
+    pub(super) text: String,
+    pub(super) listening: Vec<Listening>,
+    pub(super) door: Door,
+    pub(super) server: Server,
+    /// Server processes that were replaced, and when they are to be gone.
+    pub(super) retiring: Vec<(Server, Instant)>,
+    pub(super) begun: Instant,
+    pub(super) starts: u64,
+    pub(super) restarts: Restarts,
+    pub(super) upgrades: u64,
+    pub(super) binary: PathBuf,
+}
+
+/// Why the supervisor is not another program by now.
+pub(super) enum Stayed {
+    /// These signals have come, and are to be obeyed first.
+    Signalled(Vec<i32>),
+    Failed(io::Error),
+}
+
+/// What this program is started for.
+pub(super) fn role() -> Option<Role> {
+    let sign = std::env::var(SIGN).ok()?;
+    if sign == REHEARSAL {
+        return Some(Role::Rehearsal);
+    }
+    // The process stays; a child that has inherited the variable is none of this.
+    (sign == std::process::id().to_string()).then_some(Role::Successor)
+}
+
+/// Has `binary` rehearse the take-over with the arguments of this process and the config `text`: it ends with 0 if it
+/// could.
+pub(super) fn rehearsal(binary: &Path, text: &str) -> io::Result<Child> {
+    let mut memory = written(text.as_bytes())?;
+    memory.rewind()?;
+    Command::new(binary)
+        .args(std::env::args_os().skip(1))
+        .env(SIGN, REHEARSAL)
+        .stdin(memory)
+        .spawn()
+}
+
+/// The other side of it: everything that has to be in order before there is no way back.
+pub(super) fn rehearse(file: &Path) -> Result<Ended, ServeError> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text)?;
+    let loaded = Loaded::of(file, text)?;
+    let account = Account::of(loaded.config.server.run_as.as_ref())?;
+    logging::open(
+        &loaded.config.server.log,
+        account.map(|account| account.owner()),
+    )?;
+    Ok(Ended::Drained)
+}
+
+/// Signals come again, now that they are caught.
+pub(super) fn let_signals_in() -> io::Result<()> {
+    Ok(SigSet::all().thread_unblock()?)
+}
+
+impl ServerState {
+    fn of(server: &Server) -> Self {
+        Self {
+            pid: server.pid().cast_signed(),
+            uptime_ms: as_ms(now() - server.started),
+            received: server.any_link().received().to_vec(),
+            holds_services: server.holds_services,
+            have_services_ended: server.have_services_ended,
+        }
+    }
+
+    fn adopt(self, link: OwnedFd) -> io::Result<Server> {
+        let pid = Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidData)?;
+        let link = Link::adopt(link, self.received)?;
+        let mut server = Server::adopt(pid, link, ago(self.uptime_ms));
+        server.holds_services = self.holds_services;
+        server.have_services_ended = self.have_services_ended;
+        Ok(server)
+    }
+}
+
+impl Supervisor {
+    /// Becomes the program at `binary`, with the config `text`. Returns only if it has not: then everything is as it
+    /// was before.
+    pub(super) fn become_program(&mut self, text: &str) -> Stayed {
+        self.logs.flush();
+        let everything = SigSet::all();
+        // What comes from now on waits for the new program: no other thread lets signals in.
+        if let Err(error) = everything.thread_block() {
+            return Stayed::Failed(error.into());
+        }
+        let signals = self.signals.take();
+        let stayed = match signals.is_empty() {
+            true => {
+                let Err(error) = self.try_to_become(&self.binary, text);
+                Stayed::Failed(error)
+            }
+            false => Stayed::Signalled(signals),
+        };
+        match everything.thread_unblock() {
+            Ok(()) => stayed,
+            Err(error) => Stayed::Failed(error.into()),
+        }
+    }
+
+    fn try_to_become(&self, binary: &Path, text: &str) -> io::Result<std::convert::Infallible> {
+        let server = self.server.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let state = State {
+            version: HANDOVER_VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            text: text.to_owned(),
+            listeners: self.listening.iter().map(ListenerSockets::of).collect(),
+            door: self.clients.door().path().to_owned(),
+            server: ServerState::of(server),
+            retiring: self
+                .retiring
+                .iter()
+                .map(|retiring| RetiringState {
+                    server: ServerState::of(&retiring.server),
+                    ends_in_ms: as_ms(retiring.kill_at.saturating_duration_since(now())),
+                })
+                .collect(),
+            uptime_ms: as_ms(now() - self.begun),
+            starts: self.starts,
+            restarts: self.restarts,
+            upgrades: self.upgrades,
+            binary: self.binary.clone(),
+        };
+        let memory = written(&serde_json::to_vec(&state)?)?;
+        let mut descriptors = vec![memory.as_fd()];
+        descriptors.extend(
+            self.listening
+                .iter()
+                .flat_map(|l| &l.sockets)
+                .map(AsFd::as_fd),
+        );
+        descriptors.push(self.clients.door().as_fd());
+        descriptors.push(server.any_link().as_fd());
+        descriptors.extend(self.retiring.iter().map(|r| r.server.any_link().as_fd()));
+        let _ours = as_stdin(&descriptors)?;
+
+        let binary = c_string(binary.as_os_str())?;
+        let arguments = std::env::args_os().map(|argument| c_string(&argument));
+        let arguments = arguments.collect::<io::Result<Vec<_>>>()?;
+        let sign = (OsString::from(SIGN), std::process::id().to_string().into());
+        let environment = std::env::vars_os()
+            .filter(|(name, _)| name != SIGN)
+            .chain([sign]);
+        let environment = environment
+            .map(|(mut name, value)| {
+                name.push("=");
+                name.push(value);
+                c_string(&name)
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        let result = nix::unistd::execve(&binary, &arguments, &environment);
+        no_stdin()?;
+        Ok(result?)
+    }
+}
+
+/// Takes what the program before has left.
+pub(super) fn take() -> io::Result<Inheritance> {
+    let mut link = Link::from_stdin()?;
+    link.receive()?;
+    no_stdin()?;
+    let mut one = || link.take_descriptors(1)?.pop();
+    let memory = one().ok_or_else(|| bad("nothing came"))?;
+    let mut text = String::new();
+    let mut memory = File::from(memory);
+    memory.rewind()?;
+    memory.read_to_string(&mut text)?;
+    let state: State = serde_json::from_str(&text)?;
+    if state.version != HANDOVER_VERSION {
+        let version = state.version;
+        return Err(bad(&format!(
+            "version {version}, and this is {HANDOVER_VERSION}"
+        )));
+    }
+    let missing = || bad("a descriptor is missing");
+    let mut listening = Vec::new();
+    for ListenerSockets { address, sockets } in state.listeners {
+        let sockets = link.take_descriptors(sockets).ok_or_else(missing)?;
+        listening.push(Listening { address, sockets });
+    }
+    let mut one = || {
+        link.take_descriptors(1)
+            .and_then(|mut some| some.pop())
+            .ok_or_else(missing)
+    };
+    let door = Door::adopt(one()?, state.door);
+    let server = state.server.adopt(one()?)?;
+    let mut retiring = Vec::new();
+    for RetiringState { server, ends_in_ms } in state.retiring {
+        let ends = now() + Duration::from_millis(ends_in_ms);
+        retiring.push((server.adopt(one()?)?, ends));
+    }
+    Ok(Inheritance {
+        program: state.program,
+        text: state.text,
+        listening,
+        door,
+        server,
+        retiring,
+        begun: ago(state.uptime_ms),
+        starts: state.starts,
+        restarts: state.restarts,
+        upgrades: state.upgrades,
+        binary: state.binary,
+    })
+}
+
+fn bad(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+fn ago(uptime_ms: u64) -> Instant {
+    let now = now();
+    now.checked_sub(Duration::from_millis(uptime_ms))
+        .unwrap_or(now)
+}
+
+fn written(bytes: &[u8]) -> io::Result<File> {
+    const NAME: &str = "veche-handover";
+    let sealed = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
+    let memory = match sealed {
+        // Older than Linux 6.3.
+        Err(Errno::INVAL) => memfd_create(NAME, MemfdFlags::CLOEXEC),
+        other => other,
+    };
+    let mut file = File::from(memory?);
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+fn c_string(text: &std::ffi::OsStr) -> io::Result<CString> {
+    Ok(CString::new(text.as_bytes())?)
+}
+
+/// Makes a socket that holds these descriptors the standard input. Its other end has to live until the change.
+fn as_stdin(descriptors: &[BorrowedFd<'_>]) -> io::Result<Link> {
+    let (mut ours, theirs) = Link::pair()?;
+    ours.send_descriptors(descriptors)?;
+    rustix::stdio::dup2_stdin(&theirs)?;
+    Ok(ours)
+}
+
+fn no_stdin() -> io::Result<()> {
+    Ok(rustix::stdio::dup2_stdin(File::open("/dev/null")?)?)
+}

@@ -1,0 +1,542 @@
+//! `veche serve` and the processes that it leads: the supervisor, which owns the listening sockets and keeps one server
+//! process running, and the server process's end of their conversation.
+//!
+//! [`run`] is the supervisor: one thread, no async runtime, nothing that waits for anybody. Signals, the server process's
+//! control socket and the clients of the control socket (`veche status`, `reload`, `stop`) are polled together, and every
+//! buffer is bounded. It never reads a byte that a client of Veche sent; those go to the server process, which
+//! may die without taking the sockets with it. [`process::run`] is the life of the server process: it takes the config and
+//! the sockets, and leads a [`Program`](process::Program). [`message`] has what the two say to each other, [`request`] what
+//! commands say to the supervisor.
+//!
+//! The crate knows processes, signals, descriptors, listening sockets, the config's life and the service manager. It does
+//! not know workers, connections or the hub: what a server does is behind [`Program`](process::Program) and
+//! [`ServerControl`](process::ServerControl).
+//!
+//! Signals: SIGTERM and SIGINT drain, the second one kills; SIGHUP loads the config anew; SIGUSR1 opens the log files
+//! anew, in both processes; SIGUSR2 upgrades. Start reading at [`run`], then `Supervisor::turn`.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod clients;
+pub mod clock;
+mod door;
+mod handover;
+mod inherited;
+mod life;
+mod link;
+mod listening;
+pub mod message;
+mod notify;
+mod orphans;
+pub mod passing;
+pub mod process;
+pub mod pulse;
+mod reload;
+pub mod request;
+mod restarts;
+mod revival;
+mod server;
+mod signals;
+mod status;
+mod stopping;
+mod stored;
+pub mod unsupervised;
+mod upgrade;
+mod watchdog;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use tracing::{info, warn};
+use veche_config::{Account, AccountError, Config};
+use veche_logging::{self as logging, LogError, Logs};
+use veche_net::descriptors::{self, Raised};
+use veche_terminal::Report;
+
+use self::clients::Clients;
+use self::door::{Door, DoorError};
+use self::handover::{Inheritance, Role};
+use self::life::LastExit;
+use self::listening::{ListenError, Listening, listen_on};
+use self::notify::Notifier;
+use self::reload::{Loaded, PendingReload};
+use self::revival::Revival;
+use self::server::Server;
+use self::status::PendingStatus;
+use self::stopping::Stopping;
+use self::upgrade::{Change, Kind, Retiring, Upgrade};
+use self::watchdog::Watchdog;
+
+use crate::clock::now;
+use crate::message::ToServer;
+use crate::signals::poll_once;
+
+pub use self::restarts::Restarts;
+pub use self::signals::Signals;
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor";
+
+/// The argument with which the supervisor starts its own binary as the server process.
+pub const SERVER_PROCESS: &str = "server-process";
+
+/// How a supervisor came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The server process ended by itself, after a drain.
+    Drained,
+    /// It was killed: asked for twice, asked for at once, or not done when the drain's time was over.
+    Killed,
+}
+
+/// Why `veche serve` did not start, or could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Every problem of the config, a line each.
+    #[error("{0}")]
+    Config(#[from] Report),
+    /// The control socket can't be claimed.
+    #[error(transparent)]
+    Door(#[from] DoorError),
+    /// An address can't be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// A log can't be opened.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The user of `server.user` is not known, or what it needs can't be given to it.
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    /// The first server process said why it can't start: trying again would change nothing.
+    #[error("{0}")]
+    Server(String),
+    /// It was to go on where another program has stopped.
+    #[error("can't take over from the program before: {0}")]
+    Handover(io::Error),
+    /// The system's error.
+    #[error("the supervisor can't go on: {0}")]
+    Io(#[from] io::Error),
+}
+
+const NOT_STORED: &str = "the service manager does not keep the listening sockets, so connections are refused during a restart";
+
+/// Whether this process runs already, and only its program is new: [`run`] goes on then.
+pub fn goes_on() -> bool {
+    handover::role().is_some()
+}
+
+/// Runs with the config at `file` until the server is stopped; `dev` has pages show errors. Nothing is started unless
+/// everything is in order.
+pub fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
+    let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD])?;
+    match handover::role() {
+        Some(Role::Rehearsal) => return handover::rehearse(&file),
+        Some(Role::Successor) => return go_on(file, dev, signals),
+        None => {}
+    }
+    let loaded = Loaded::read(&file)?;
+    let config = Arc::clone(&loaded.config);
+    let door = Door::claim(&config.server.control)?;
+    let raised = descriptors::raise()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // Also after a restart with another number of workers, up to the cores, each has one.
+    let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
+    // Until there is a log.
+    let mut remarks = Vec::new();
+    let notifier = Notifier::from_environment(now(), &mut remarks);
+    let listening = listen(&config, sockets_each, &notifier, &mut remarks)?;
+    let account = Account::of(config.server.run_as.as_ref())?;
+    if let Some(account) = &account {
+        account.own_logs(&config)?;
+        account.own_cache(&config)?;
+    }
+    let owner = account.as_ref().map(Account::owner);
+    let log = config.server.log.for_dev(dev);
+    let logs = Signals::keep_from(|| logging::start(&log, owner))??;
+
+    info!(target: TARGET, version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %file.display(), "veche starts");
+    log_raised(raised);
+    for remark in remarks {
+        warn!(target: TARGET, "{remark}");
+    }
+    for (listening, listener) in listening.iter().zip(&config.listeners) {
+        info!(target: TARGET, address = %listening.address, role = %listener.role, tls = listener.tls.is_some(), sockets = listening.sockets.len(), "listening");
+    }
+    reload::log_warnings(&config);
+
+    let common = Common {
+        file,
+        dev,
+        binary: upgrade::installed()?,
+        loaded,
+        listening,
+        raised,
+        signals,
+        clients: Clients::new(door),
+        logs,
+        notifier,
+        account,
+    };
+    Supervisor::new(common).supervise()
+}
+
+/// The same for a supervisor that has just become this program.
+fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError> {
+    let Inheritance {
+        program,
+        text,
+        listening,
+        door,
+        server,
+        retiring,
+        begun,
+        starts,
+        restarts,
+        upgrades,
+        binary,
+    } = handover::take().map_err(ServeError::Handover)?;
+    handover::let_signals_in()?;
+    let loaded = Loaded::of(&file, text)?;
+    let control = &loaded.config.server.control;
+    let mut clients = Clients::new(door);
+    let moved = match clients.door().path() == control {
+        true => Ok(()),
+        false => Door::claim(control).map(|door| clients.move_to(door)),
+    };
+    let account = Account::of(loaded.config.server.run_as.as_ref())?;
+    // From here on nothing may end this: the server process that serves would go too.
+    let owner = account.as_ref().map(Account::owner);
+    let log = loaded.config.server.log.for_dev(dev);
+    let logs = Signals::keep_from(|| logging::start_or_stderr(&log, owner))??;
+    let raised = descriptors::raise().unwrap_or_default();
+    info!(target: TARGET, from = program,
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        server = server.pid(),
+        "upgraded: the supervisor goes on"
+    );
+    if let Err(error) = moved {
+        warn!(target: TARGET, "the control socket stays where it is: {error}");
+    }
+    reload::log_warnings(&loaded.config);
+    let mut remarks = Vec::new();
+    let notifier = Notifier::from_environment(now(), &mut remarks);
+    if let Err(error) = notifier.store(&listening) {
+        remarks.push(format!("{NOT_STORED}: {error}"));
+    }
+    for remark in remarks {
+        warn!(target: TARGET, "{remark}");
+    }
+    let common = Common {
+        file,
+        dev,
+        binary,
+        loaded,
+        listening,
+        raised,
+        signals,
+        clients,
+        logs,
+        notifier,
+        account,
+    };
+    let retiring = retiring
+        .into_iter()
+        .map(|(server, at)| Retiring::new(server, at));
+    let mut supervisor = Supervisor {
+        server: Some(server),
+        revive_at: None,
+        begun,
+        was_ready: true,
+        starts,
+        restarts,
+        upgrades,
+        retiring: retiring.collect(),
+        watchdog: Watchdog::begin(now()),
+        ..Supervisor::new(common)
+    };
+    supervisor.supervise()
+}
+
+/// Listens with the sockets that the run before has left and with new ones, and has them all kept for the next run.
+fn listen(
+    config: &Config,
+    sockets_each: usize,
+    notifier: &Notifier,
+    remarks: &mut Vec<String>,
+) -> Result<Vec<Listening>, ListenError> {
+    let mut kept = stored::take(remarks);
+    let mut assigned = listening::assign(&config.listeners, &mut kept);
+    // Their addresses may be in the way of others.
+    kept.into_iter().for_each(Listening::close);
+    notifier.forget_stored();
+    for listening in assigned.iter_mut().flatten() {
+        listening.grow(sockets_each)?;
+    }
+    let listening = listen_on(&config.listeners, sockets_each, assigned)?;
+    if let Err(error) = notifier.store(&listening) {
+        remarks.push(format!("{NOT_STORED}: {error}"));
+    }
+    Ok(listening)
+}
+
+fn log_raised(Raised { from, to }: Raised) {
+    let shown = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
+    if from == to {
+        info!(target: TARGET, limit = shown(to),
+            "the descriptor limit is at its hard limit already"
+        );
+    } else {
+        info!(target: TARGET, from = shown(from),
+            to = shown(to),
+            "raised the descriptor limit to the hard limit"
+        );
+    }
+}
+
+/// See the module.
+struct Supervisor {
+    file: PathBuf,
+    /// It is `veche dev`.
+    dev: bool,
+    /// The program's file, which may be another's by now.
+    binary: PathBuf,
+    /// The config at the start: what can't change before a restart.
+    started: Loaded,
+    /// The config in force.
+    current: Loaded,
+    listening: Vec<Listening>,
+    raised: Raised,
+    signals: Signals,
+    clients: Clients,
+    logs: Logs,
+    notifier: Notifier,
+    /// Whom the server process belongs to, if not to us.
+    account: Option<Account>,
+    server: Option<Server>,
+    revival: Revival,
+    /// When the next server process is started, while there is none.
+    revive_at: Option<Instant>,
+    begun: Instant,
+    /// Some server process has been ready.
+    was_ready: bool,
+    starts: u64,
+    /// Server processes that ended by themselves.
+    restarts: Restarts,
+    upgrades: u64,
+    last_exit: Option<LastExit>,
+    upgrade: Option<Upgrade>,
+    /// The server process is new, and the supervisor is about to be.
+    change: Option<Change>,
+    /// Why it is not.
+    change_error: Option<String>,
+    retiring: Vec<Retiring>,
+    stopping: Option<Stopping>,
+    ended: Option<Ended>,
+    /// For questions to the server process.
+    next_id: u64,
+    watchdog: Watchdog,
+    reloads: Vec<PendingReload>,
+    statuses: Vec<PendingStatus>,
+}
+
+/// What a supervisor begins with, wherever it has it from.
+struct Common {
+    file: PathBuf,
+    dev: bool,
+    binary: PathBuf,
+    loaded: Loaded,
+    listening: Vec<Listening>,
+    raised: Raised,
+    signals: Signals,
+    clients: Clients,
+    logs: Logs,
+    notifier: Notifier,
+    account: Option<Account>,
+}
+
+impl Supervisor {
+    /// One that starts its first server process at once.
+    fn new(common: Common) -> Self {
+        Self {
+            file: common.file,
+            dev: common.dev,
+            binary: common.binary,
+            started: common.loaded.clone(),
+            current: common.loaded,
+            listening: common.listening,
+            raised: common.raised,
+            signals: common.signals,
+            clients: common.clients,
+            logs: common.logs,
+            notifier: common.notifier,
+            account: common.account,
+            server: None,
+            revival: Revival::default(),
+            revive_at: Some(now()),
+            begun: now(),
+            was_ready: false,
+            starts: 0,
+            restarts: Restarts::default(),
+            upgrades: 0,
+            last_exit: None,
+            upgrade: None,
+            change: None,
+            change_error: None,
+            retiring: Vec::new(),
+            stopping: None,
+            ended: None,
+            next_id: 0,
+            watchdog: Watchdog::default(),
+            reloads: Vec::new(),
+            statuses: Vec::new(),
+        }
+    }
+
+    fn supervise(&mut self) -> Result<Ended, ServeError> {
+        loop {
+            self.turn()?;
+            if let Some(ended) = self.ended {
+                info!(target: TARGET, ?ended, "veche ends");
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Waits for something to happen, then looks at everything: each look is one cheap call that finds
+    /// nothing, and none is forgotten.
+    fn turn(&mut self) -> Result<(), ServeError> {
+        self.wait()?;
+        for signal in self.signals.take() {
+            self.obey_signal(signal);
+        }
+        self.hear_server();
+        self.hear_others();
+        self.reap_server()?;
+        self.reap_others()?;
+        self.start_services();
+        self.serve_clients();
+        self.meet_deadlines(now());
+        self.change_when_due();
+        self.end_when_stopped();
+        Ok(())
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        let candidate = self.upgrade.as_ref().map(Upgrade::candidate);
+        let retiring = self.retiring.iter().map(|retiring| &retiring.server);
+        let servers = self.server.iter().chain(candidate).chain(retiring);
+        for link in servers.filter_map(Server::link) {
+            fds.push(PollFd::new(link, link.wants()));
+        }
+        self.clients.add_to(&mut fds);
+        let deadline = [
+            self.revive_at,
+            self.stopping.as_ref().and_then(Stopping::deadline),
+            self.server.as_ref().and_then(Server::deadline),
+            self.reloads.iter().filter_map(|r| r.deadline).min(),
+            self.statuses.iter().map(|s| s.deadline).min(),
+            self.clients.deadline(),
+            self.upgrade.as_ref().map(Upgrade::deadline),
+            self.change.as_ref().map(|change| change.at),
+            self.retiring.iter().filter_map(Retiring::deadline).min(),
+            self.notifier.deadline().filter(|_| !self.watchdog.is_hung),
+            self.watchdog.deadline(),
+        ];
+        let timeout = deadline.into_iter().flatten().min().map(|deadline| {
+            // Rounded up: waking just before a deadline would spin until it.
+            deadline.saturating_duration_since(now()) + Duration::from_millis(1)
+        });
+        poll_once(&mut fds, timeout)
+    }
+
+    fn obey_signal(&mut self, signal: i32) {
+        match signal {
+            SIGTERM | SIGINT => {
+                let name = if signal == SIGTERM {
+                    "SIGTERM"
+                } else {
+                    "SIGINT"
+                };
+                let at_once = self.stopping.is_some();
+                info!(target: TARGET, signal = name, at_once, "told to stop");
+                self.stop(at_once);
+            }
+            SIGHUP => {
+                info!(target: TARGET, "SIGHUP: loading the config anew");
+                self.reload(None);
+            }
+            SIGUSR1 => {
+                if let Err(error) = self.own_logs(&self.current.config) {
+                    warn!(target: TARGET, "{error}");
+                }
+                self.logs.reopen();
+                info!(target: TARGET, "SIGUSR1: log files opened anew");
+                let retiring = self
+                    .retiring
+                    .iter_mut()
+                    .map(|retiring| &mut retiring.server);
+                let candidate = self.upgrade.as_mut().map(Upgrade::candidate_mut);
+                for server in self.server.iter_mut().chain(candidate).chain(retiring) {
+                    if let Err(error) = server.say(&ToServer::ReopenLogs) {
+                        warn!(target: TARGET, %error, pid = server.pid(), "the server process can't be told");
+                    }
+                }
+            }
+            SIGUSR2 => {
+                info!(target: TARGET, "SIGUSR2: upgrading");
+                self.begin_upgrade(Kind::Upgrade, None);
+            }
+            // `reap_server` looks every turn.
+            SIGCHLD => self.reap_orphans(),
+            _ => {}
+        }
+    }
+
+    /// Log files are the server process's to write as well, whoever it belongs to.
+    fn own_logs(&self, config: &Config) -> Result<(), String> {
+        match &self.account {
+            None => Ok(()),
+            Some(account) => account
+                .own_logs(config)
+                .map_err(|error| format!("a log file can't be given to server.user: {error}")),
+        }
+    }
+
+    /// The folders of certificates that are ordered and of history as well.
+    fn own_cache(&self, config: &Config) -> Result<(), String> {
+        match &self.account {
+            None => Ok(()),
+            Some(account) => account
+                .own_cache(config)
+                .map_err(|error| format!("a folder can't be given to server.user: {error}")),
+        }
+    }
+
+    fn meet_deadlines(&mut self, now: Instant) {
+        if self.revive_at.is_some_and(|at| now >= at) {
+            self.start_server();
+        }
+        self.end_drain(now);
+        self.end_start(now);
+        self.expire_upgrade(now);
+        self.expire_questions(now);
+        self.clients.expire(now);
+        self.watch(now);
+        // A server process that hangs and can't be killed either is the service manager's to end.
+        if !self.watchdog.is_hung {
+            self.notifier.tick(now);
+        }
+    }
+
+    fn take_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+}

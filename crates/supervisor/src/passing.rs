@@ -1,0 +1,56 @@
+//! Descriptors on their way between processes (`SCM_RIGHTS`).
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+/// Descriptors in one message; the kernel's limit is 253 (`SCM_MAX_FD`), and it closes those beyond this one.
+pub const DESCRIPTORS_MAX: usize = 64;
+
+/// Sends descriptors with the first of some bytes; how many of these were sent.
+pub fn send(
+    socket: impl AsFd,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<usize, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fits = ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    debug_assert!(fits, "at most DESCRIPTORS_MAX");
+    sendmsg(
+        socket,
+        &[IoSlice::new(bytes)],
+        &mut ancillary,
+        SendFlags::NOSIGNAL,
+    )
+}
+
+/// Receives bytes, how many, and descriptors, which `keep` gets one by one.
+pub fn receive(
+    socket: &UnixStream,
+    bytes: &mut [u8],
+    keep: impl FnMut(OwnedFd),
+) -> Result<usize, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(bytes)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let messages = ancillary.drain();
+    let descriptors = messages.filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(some) => Some(some),
+        _ => None,
+    });
+    descriptors.flatten().for_each(keep);
+    Ok(received.bytes)
+}

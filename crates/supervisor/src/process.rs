@@ -1,0 +1,581 @@
+//! The server process's side of the supervisor: how it comes up, is told things and goes down.
+//!
+//! [`run`] takes the config and the listening sockets from the control socket, has the server started and
+//! then stays as the process's one control thread: it blocks on the control socket and on signals, and calls
+//! a [`ServerControl`]. It does not know workers; `ServerControl` turns each call into their mail.
+//!
+//! Signals: SIGTERM drains, SIGUSR1 opens the logs anew. SIGINT and SIGHUP are for the supervisor, which gets them too
+//! when they come from a terminal; they and SIGUSR2 do nothing here. A control socket that ends means that the
+//! supervisor died: the process drains and exits, as nobody could stop it any more.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::Shutdown;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use tracing::{error, info, warn};
+use veche_config::Config;
+use veche_logging as logging;
+
+use crate::clock::{monotonic_ms, now};
+use crate::handover::HANDOVER_VERSION;
+pub use crate::inherited::{InheritedListener, deal};
+use crate::link::Link;
+use crate::message::{
+    self, DecisionFilter, DumpRequest, ListenerSockets, ToServer, ToSupervisor, VERSION,
+};
+use crate::pulse::Stuck;
+use crate::restarts::Restarts;
+use crate::signals::{Signals, poll_once};
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::process";
+/// How long the supervisor may take to say `Start`; it says so at once.
+const START_WAIT: Duration = Duration::from_secs(10);
+/// How often a draining server is asked whether it is done.
+const DRAINED_EVERY: Duration = Duration::from_millis(20);
+
+/// What connections have at least to be closed with a code, however short the drain is.
+const CLOSE_WAIT: Duration = Duration::from_millis(100);
+
+/// What connections that outlast the drain have to be cut off; the supervisor's grace is longer.
+const CUT_OFF_WAIT: Duration = Duration::from_millis(250);
+
+/// The longest drain of a process whose supervisor is gone: another one may be about to start, and needs the folder of
+/// history.
+const ORPHAN_DRAIN: Duration = Duration::from_secs(2);
+
+/// What the server is started with.
+#[derive(Debug)]
+pub struct Start {
+    /// The config in force.
+    pub config: Arc<Config>,
+    /// In the order of `config.listeners`.
+    pub listeners: Vec<InheritedListener>,
+    /// It is `veche dev`: pages show errors.
+    pub dev: bool,
+    /// Its lines and what was lost of them.
+    pub log: logging::ServerLog,
+    /// No service begins before [`ServerControl::start_services`].
+    pub holds_services: bool,
+    /// How often server processes before this one ended by themselves.
+    pub restarts: Restarts,
+}
+
+/// Why connections are drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainReason {
+    /// The server stops.
+    Stopping,
+    /// Another server process has taken over: clients may come back at once.
+    Replaced,
+}
+
+/// The part of a server process's life that the server decides; [`run`] leads the rest.
+pub trait Program {
+    /// The running server.
+    type Control: ServerControl;
+
+    /// Gives up what the process does not need. It has one thread and no log yet.
+    ///
+    /// # Errors
+    /// Why the process must not serve with this config, on one line.
+    fn confine(&mut self, config: &Config) -> Result<(), String>;
+    /// Logs what [`Self::confine`] came to.
+    fn log_confined(&self);
+    /// Warns of what a new config names and the confined process can't reach.
+    fn warn_unreachable(&self, config: &Config);
+    /// Brings the workers up and returns once all of them accept.
+    ///
+    /// # Errors
+    /// Why they can't be brought up, on one line.
+    fn start(&mut self, start: Start) -> Result<Self::Control, String>;
+}
+
+/// The running server as the control thread sees it. No call may block for long: while one lasts, the
+/// supervisor hears nothing.
+pub trait ServerControl {
+    /// Puts a new config in force, whole or not at all; open connections stay. What can't change without a
+    /// restart has its old value in it.
+    ///
+    /// # Errors
+    /// Why the old config stays, on one line.
+    fn reload(&self, config: Arc<Config>) -> Result<(), String>;
+    /// Looks whether what was read from files has changed, which is cheap; when to be called again, if ever. Also
+    /// called after a reload.
+    fn look_around(&self) -> Option<Instant>;
+    /// A new config was refused: under `veche dev` the developer should see why.
+    fn refused(&self, why: &str);
+    /// Makes `/health` answer 503 and changes nothing else.
+    fn announce_end(&self);
+    /// Take no more connections, close those that are, spread over the time, and end by then what is left. May come
+    /// again with a shorter time.
+    fn drain(&self, within: Duration, reason: DrainReason);
+    /// The time to drain is over: ends connections that are left as they are, with what there is to log of them.
+    fn cut_off(&self);
+    /// Begins the services that were held back.
+    fn start_services(&self);
+    /// Whether a drain has come so far that no service runs any more.
+    fn have_services_ended(&self) -> bool;
+    /// Whether a drain has come to its end: no connection is left, applications have stopped, and services have ended.
+    fn drained(&self) -> bool;
+    /// Looks whether the workers still turn. Returns the one that has been in the same turn for the most looks, if one has.
+    fn pulse(&self) -> Option<Stuck>;
+    /// Figures for `veche status`: an object.
+    fn status(&self) -> serde_json::Value;
+    /// Begins to write the rows of a table to a descriptor, by a thread of its own.
+    fn dump(&self, wanted: DumpRequest, to: OwnedFd);
+    /// Begins to write decisions about clients to a descriptor, by a thread of its own.
+    fn watch(&self, wanted: DecisionFilter, to: OwnedFd);
+    /// Somebody has moved the log files away, but for the server's own log: goes on in new ones.
+    fn reopen_logs(&self);
+    /// The process ends: what was to be kept is written, and let go of.
+    fn close(&self);
+    /// The process ends: waits a little for what is not written yet of these logs.
+    fn flush_logs(&self);
+}
+
+/// The whole life of a server process that a supervisor has started; to be called on its main thread.
+///
+/// When this returns, the process is to exit with the code: workers may still run.
+pub fn run(program: impl Program) -> ExitCode {
+    run_on(Link::from_stdin(), program)
+}
+
+/// Does the same with the control socket's end of this process.
+pub(crate) fn run_on(link: io::Result<Link>, program: impl Program) -> ExitCode {
+    match Process::begin(link, program) {
+        Ok((process, started)) => process.serve(started),
+        Err(error) => {
+            if let Some(error) = error {
+                eprintln!("veche: the server process can't start: {error}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Process<P> {
+    program: P,
+    link: Link,
+    signals: Signals,
+    /// What the supervisor started with: directives that need a restart keep its values.
+    started: Arc<Config>,
+    /// The config in force.
+    config: Arc<Config>,
+    logs: logging::Logs,
+    dev: bool,
+    /// When a drain begins that was announced, and how long it may take.
+    drain_begins: Option<(Instant, Duration)>,
+    /// By when a drain ends, if one has begun.
+    drain_ends: Option<Instant>,
+    /// Connections that outlasted the drain were told to be cut off.
+    has_cut_off: bool,
+    /// The supervisor was told that services have ended.
+    has_told_services: bool,
+    holds_services: bool,
+    restarts: Restarts,
+    /// Duplicates of the listening sockets.
+    listening: Vec<OwnedFd>,
+}
+
+/// What the supervisor's first message comes to.
+struct Prepared {
+    started: Arc<Config>,
+    config: Arc<Config>,
+    logs: logging::Logs,
+    dev: bool,
+    holds_services: bool,
+    restarts: Restarts,
+    listeners: Vec<InheritedListener>,
+    listening: Vec<OwnedFd>,
+}
+
+impl Prepared {
+    fn of(link: &mut Link, program: &mut impl Program) -> Result<Self, String> {
+        let start = await_start(link)?;
+        let listeners = start
+            .listeners
+            .iter()
+            .map(|of| {
+                let sockets = link.take_descriptors(of.sockets)?;
+                Some(InheritedListener {
+                    address: of.address,
+                    sockets,
+                })
+            })
+            .collect::<Option<Vec<_>>>()
+            .ok_or("the supervisor sent fewer sockets than it said")?;
+        let sockets = listeners.iter().flat_map(|listener| &listener.sockets);
+        let listening = sockets.map(OwnedFd::try_clone).collect::<io::Result<_>>();
+        let listening =
+            listening.map_err(|error| format!("a listening socket can't be kept: {error}"))?;
+        // Where the supervisor has judged it, files of TLS may be worse by now: that is told, and is no reason not to
+        // start.
+        let parse = |text: &str| {
+            let parse = match start.is_unjudged {
+                true => veche_config::parse,
+                false => veche_config::parse_again,
+            };
+            parse(&start.config_path, text).map_err(|report| report.to_string())
+        };
+        let new = parse(&start.text)?;
+        let (started, config) = match &start.started_text {
+            None => {
+                let config = Arc::new(new);
+                (Arc::clone(&config), config)
+            }
+            Some(text) => {
+                let started = Arc::new(parse(text)?);
+                let config = Arc::new(new.on_top_of(&started));
+                (started, config)
+            }
+        };
+        is_listened_on(&start.listeners, &config)?;
+        program.confine(&config)?;
+        let log = config.server.log.for_dev(start.dev);
+        let logs = logging::start(&log, None).map_err(|e| e.to_string())?;
+        program.log_confined();
+        Ok(Self {
+            started,
+            config,
+            logs,
+            dev: start.dev,
+            holds_services: start.holds_services,
+            restarts: start.restarts,
+            listeners,
+            listening,
+        })
+    }
+
+    fn with<P>(
+        self,
+        program: P,
+        link: Link,
+        signals: Signals,
+    ) -> (Process<P>, Vec<InheritedListener>) {
+        let process = Process {
+            program,
+            link,
+            signals,
+            started: self.started,
+            config: self.config,
+            logs: self.logs,
+            dev: self.dev,
+            drain_begins: None,
+            drain_ends: None,
+            has_cut_off: false,
+            has_told_services: false,
+            holds_services: self.holds_services,
+            restarts: self.restarts,
+            listening: self.listening,
+        };
+        (process, self.listeners)
+    }
+}
+
+impl<P: Program> Process<P> {
+    /// Fails with what nobody has been told.
+    fn begin(
+        link: io::Result<Link>,
+        mut program: P,
+    ) -> Result<(Self, Vec<InheritedListener>), Option<String>> {
+        let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
+            .map_err(|error| Some(error.to_string()))?;
+        let mut link = link.map_err(|_| {
+            let how = "it is `veche serve` that starts it, with a control socket as standard input";
+            Some(how.to_owned())
+        })?;
+        match Prepared::of(&mut link, &mut program) {
+            Ok(prepared) => Ok(prepared.with(program, link, signals)),
+            Err(error) => {
+                let words = error.clone();
+                let told = link.send(&ToSupervisor::Failed { error });
+                Err(told.is_err().then_some(words))
+            }
+        }
+    }
+
+    fn serve(mut self, listeners: Vec<InheritedListener>) -> ExitCode {
+        let started = self.program.start(Start {
+            config: Arc::clone(&self.config),
+            listeners,
+            dev: self.dev,
+            log: self.logs.seen(),
+            holds_services: self.holds_services,
+            restarts: self.restarts,
+        });
+        let control = match started {
+            Ok(control) => control,
+            Err(error) => {
+                error!(target: TARGET, %error, "the server can't start");
+                let told = self.link.send(&ToSupervisor::Failed { error });
+                return if told.is_ok() {
+                    ExitCode::FAILURE
+                } else {
+                    ExitCode::from(2)
+                };
+            }
+        };
+        self.say(&ToSupervisor::Ready {
+            version: VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            handover: HANDOVER_VERSION,
+        });
+        // What came together with `Start` would wake nobody any more.
+        self.hear(&control);
+        while !self.is_done(&control) {
+            if let Err(error) = self.turn(&control) {
+                error!(target: TARGET, %error, "the control thread can't go on");
+                return ExitCode::FAILURE;
+            }
+        }
+        control.close();
+        control.flush_logs();
+        ExitCode::SUCCESS
+    }
+
+    fn is_done(&self, control: &P::Control) -> bool {
+        self.drain_ends
+            .is_some_and(|end| control.drained() || now() >= end + CUT_OFF_WAIT)
+    }
+
+    /// Waits for something to do, and does it.
+    fn turn(&mut self, control: &P::Control) -> io::Result<()> {
+        let look_at = control.look_around();
+        let look_in = look_at.map(|at| at.saturating_duration_since(now()));
+        if let Some((begins, within)) = self.drain_begins
+            && now() >= begins
+        {
+            self.drain(control, within, DrainReason::Stopping);
+        }
+        if self.drain_ends.is_some_and(|end| now() >= end) && !self.has_cut_off {
+            self.has_cut_off = true;
+            control.cut_off();
+        }
+        if self.drain_ends.is_some() && !self.has_told_services && control.have_services_ended() {
+            self.has_told_services = true;
+            self.say(&ToSupervisor::ServicesEnded);
+        }
+        let drained = self.drain_ends.map(|_| DRAINED_EVERY);
+        let begins = self.drain_begins;
+        let begins_in = begins.map(|(at, _)| at.saturating_duration_since(now()));
+        let timeout = drained.into_iter().chain(look_in).chain(begins_in).min();
+        let readable = wait(&self.link, &self.signals, timeout)?;
+        let signals = self.signals.take();
+        if signals.contains(&SIGUSR1) {
+            self.reopen_logs(control);
+        }
+        if signals.contains(&SIGTERM) && self.drain_begins.is_none() && self.drain_ends.is_none() {
+            info!(target: TARGET, "SIGTERM: stopping");
+            let limits = &self.config.limits;
+            self.stop(control, limits.lame_duck_time, limits.drain_time);
+        }
+        if readable {
+            let moved = self.link.receive().and_then(|()| self.link.flush());
+            if let Err(error) = moved {
+                warn!(target: TARGET, %error, "the control socket broke");
+                self.link.end();
+            }
+            self.hear(control);
+        }
+        Ok(())
+    }
+
+    /// Does what the supervisor has said, the end of it included.
+    fn hear(&mut self, control: &P::Control) {
+        while let Some(message) = self.link.next() {
+            match message {
+                Ok(message) => self.obey(control, message),
+                Err(error) => {
+                    warn!(target: TARGET, %error, "the supervisor said what this version does not know")
+                }
+            }
+        }
+        if self.link.has_ended() {
+            if self.drain_ends.is_none() {
+                let within = self.config.limits.drain_time.min(ORPHAN_DRAIN);
+                error!(target: TARGET, ?within, "the supervisor is gone: draining");
+                self.drain(control, within, DrainReason::Stopping);
+            }
+            // Nobody would take what queues there, and another supervisor may want the addresses at once.
+            for socket in self.listening.drain(..) {
+                if let Err(error) = rustix::net::shutdown(&socket, Shutdown::Both) {
+                    warn!(target: TARGET, %error, "a listening socket can't be closed");
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, control: &P::Control, message: ToServer) {
+        match message {
+            ToServer::Start(_) => warn!(target: TARGET, "the supervisor said `start` twice"),
+            ToServer::Reload { id, text, until_ms } => {
+                let error = match until_ms.is_some_and(|until_ms| monotonic_ms() >= until_ms) {
+                    true => Some("its time was over before it was read".to_owned()),
+                    false => self.reload(control, &text).err(),
+                };
+                self.say(&ToSupervisor::Reloaded { id, error });
+            }
+            ToServer::Refused { why } => control.refused(&why),
+            ToServer::StartServices => control.start_services(),
+            ToServer::ReopenLogs => self.reopen_logs(control),
+            ToServer::Drain {
+                within_ms,
+                lame_duck_ms,
+                replaced,
+            } => {
+                let within = Duration::from_millis(within_ms);
+                match replaced {
+                    true => self.drain(control, within, DrainReason::Replaced),
+                    false => self.stop(control, Duration::from_millis(lame_duck_ms), within),
+                }
+            }
+            ToServer::Status { id } => {
+                let report = control.status();
+                self.say(&ToSupervisor::Status { id, report });
+            }
+            ToServer::Pulse => {
+                let stuck = control.pulse();
+                self.say(&ToSupervisor::Pulse { stuck });
+            }
+            ToServer::Dump(wanted) => match self.take_descriptor() {
+                Some(to) => control.dump(wanted, to),
+                None => {
+                    warn!(target: TARGET, "the supervisor wants a dump and sent nothing to write to")
+                }
+            },
+            ToServer::Watch(wanted) => match self.take_descriptor() {
+                Some(to) => control.watch(wanted, to),
+                None => {
+                    warn!(target: TARGET, "the supervisor wants decisions and sent nothing to write to")
+                }
+            },
+        }
+    }
+
+    /// The descriptor that came with the last message.
+    fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        let mut some = self.link.take_descriptors(1)?;
+        some.pop()
+    }
+
+    fn reload(&mut self, control: &P::Control, text: &str) -> Result<(), String> {
+        let new =
+            veche_config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
+        let config = Arc::new(new.on_top_of(&self.started));
+        // What may fail comes first, so that a refused config has changed nothing.
+        let log = config.server.log.for_dev(self.dev);
+        let output = logging::open(&log, None).map_err(|error| error.to_string())?;
+        control.reload(Arc::clone(&config))?;
+        self.logs.switch(&log, output);
+        self.program.warn_unreachable(&config);
+        self.config = config;
+        Ok(())
+    }
+
+    fn reopen_logs(&self, control: &P::Control) {
+        self.logs.reopen();
+        control.reopen_logs();
+        info!(target: TARGET, "log files opened anew");
+    }
+
+    /// Drains after `lame_duck`; at once if a drain has begun.
+    fn stop(&mut self, control: &P::Control, lame_duck: Duration, within: Duration) {
+        if lame_duck.is_zero() || self.drain_ends.is_some() {
+            return self.drain(control, within, DrainReason::Stopping);
+        }
+        info!(target: TARGET, after = ?lame_duck, "/health says 503; the drain begins later");
+        let announced = self.drain_begins.map(|(begins, _)| begins);
+        self.drain_begins = Some((announced.unwrap_or_else(|| now() + lame_duck), within));
+        control.announce_end();
+    }
+
+    fn drain(&mut self, control: &P::Control, within: Duration, reason: DrainReason) {
+        self.drain_begins = None;
+        self.has_cut_off = false;
+        self.drain_ends = Some(now() + within.max(CLOSE_WAIT));
+        control.drain(within, reason);
+    }
+
+    /// Nobody to say it to is no error here: the link's end is seen in the same or the next turn.
+    fn say(&mut self, message: &ToSupervisor) {
+        if let Err(error) = self.link.send(message) {
+            warn!(target: TARGET, %error, "the supervisor does not take an answer");
+        }
+    }
+}
+
+/// The config may be newer than the sockets, when this process is to replace another.
+fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), String> {
+    let wanted = &config.listeners;
+    let fits = bound.len() == wanted.len()
+        && bound
+            .iter()
+            .zip(wanted)
+            .all(|(bound, wanted)| ListenerSockets::are_for(bound.address, wanted.address));
+    if !fits {
+        return Err(
+            "the addresses of [[listen]] have changed: that takes `veche restart`".to_owned(),
+        );
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = usize::from(config.server.workers.resolve(cores));
+    let sockets = bound
+        .iter()
+        .map(|bound| bound.sockets)
+        .min()
+        .unwrap_or(workers);
+    if workers > sockets {
+        return Err(format!(
+            "workers = {workers} takes a stop and a start: there are {sockets} sockets of each address, and each worker needs its own"
+        ));
+    }
+    Ok(())
+}
+
+/// The first message.
+fn await_start(link: &mut Link) -> Result<message::Start, String> {
+    let deadline = now() + START_WAIT;
+    loop {
+        match link.next() {
+            Some(Ok(ToServer::Start(start))) if start.version == VERSION => return Ok(start),
+            Some(Ok(ToServer::Start(start))) => {
+                return Err(format!(
+                    "the supervisor speaks version {}, this is {VERSION}",
+                    start.version
+                ));
+            }
+            Some(Ok(_)) => return Err("the supervisor did not say `start` first".to_owned()),
+            Some(Err(error)) => {
+                return Err(format!("the supervisor's `start` makes no sense: {error}"));
+            }
+            None if link.has_ended() => return Err("the supervisor is gone".to_owned()),
+            None if now() >= deadline => {
+                return Err("the supervisor does not say `start`".to_owned());
+            }
+            None => {}
+        }
+        let mut fds = [PollFd::new(&*link, PollFlags::IN)];
+        poll_once(&mut fds, Some(Duration::from_millis(100))).map_err(|e| e.to_string())?;
+        link.receive().map_err(|e| e.to_string())?;
+    }
+}
+
+/// Waits for the link or a signal; whether the link wants attention.
+fn wait(link: &Link, signals: &Signals, timeout: Option<Duration>) -> io::Result<bool> {
+    let signal = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
+    let mut fds = [signal, PollFd::from_borrowed_fd(link.as_fd(), link.wants())];
+    // A link that has ended is readable for ever.
+    let some = if link.has_ended() {
+        &mut fds[..1]
+    } else {
+        &mut fds[..]
+    };
+    poll_once(some, timeout)?;
+    Ok(!fds[1].revents().is_empty())
+}

@@ -1,0 +1,248 @@
+//! Loading the config anew: checked here first, then put in force by the server process, or refused.
+//!
+//! The file is read once. The server process gets the very text that was checked, so that both sides have the
+//! same config whatever happens to the file meanwhile; it is in force here when the server process says so. One that
+//! the server process reads too late is refused there; one that it has begun in time and answers late is in force on both
+//! sides, and the log says so.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tracing::{error, info, warn};
+use veche_config::Account;
+use veche_config::{self as config, Config};
+use veche_logging::{self as logging, Output};
+use veche_terminal::{Report, as_ms};
+
+use super::Supervisor;
+use crate::clock::{monotonic_ms, now};
+use crate::message::{PROCESS_REFUSED, ToServer};
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::reload";
+
+/// Within this time the server process has to begin to put a config in force; a client waits no longer for the answer.
+const RELOAD_WAIT: Duration = Duration::from_secs(10);
+
+/// A config and the text that it was read from.
+#[derive(Clone)]
+pub(super) struct Loaded {
+    pub(super) config: Arc<Config>,
+    pub(super) text: String,
+}
+
+impl Loaded {
+    pub(super) fn read(path: &Path) -> Result<Self, Report> {
+        let text = veche_terminal::read(path)?;
+        let config = Arc::new(config::parse(path, &text)?);
+        Ok(Self { config, text })
+    }
+
+    /// A text that a server process has found good.
+    pub(super) fn of(path: &Path, text: String) -> Result<Self, Report> {
+        let config = Arc::new(config::parse_again(path, &text)?);
+        Ok(Self { config, text })
+    }
+}
+
+/// A config that the server process was asked to put in force.
+pub(super) struct PendingReload {
+    id: u64,
+    loaded: Loaded,
+    output: Output,
+    changed: Vec<String>,
+    kept: Vec<String>,
+    /// The client of the control socket that waits for the outcome.
+    client: Option<u64>,
+    /// When it is given up; `None` once it is.
+    pub(super) deadline: Option<Instant>,
+}
+
+pub(super) fn log_warnings(config: &Config) {
+    for warning in &config.warnings {
+        warn!(target: TARGET, "{warning}");
+    }
+}
+
+impl Supervisor {
+    /// Loads the config anew; `client` gets the outcome, as the log does.
+    pub(super) fn reload(&mut self, client: Option<u64>) {
+        if self.was_ready {
+            self.notifier.reloading();
+        }
+        let refused = match self.offer(client) {
+            Ok(()) => return,
+            Err(refused) => refused,
+        };
+        for line in refused.lines() {
+            error!(target: TARGET, "config refused: {line}");
+        }
+        warn!(target: TARGET, "the config in force stays");
+        self.show(&refused);
+        self.tell(client, Err(refused));
+    }
+
+    fn offer(&mut self, client: Option<u64>) -> Result<(), String> {
+        if self.stopping.is_some() {
+            return Err("veche is stopping".to_owned());
+        }
+        if let Some(kind) = self.under_way() {
+            let under_way = kind.under_way();
+            return Err(format!("{under_way}, and takes the config as it is"));
+        }
+        let read = Loaded::read(&self.file).map_err(|report| report.to_string())?;
+        let changed = self
+            .current
+            .config
+            .effective
+            .changes(&read.config.effective)
+            .reload;
+        let kept = self
+            .started
+            .config
+            .effective
+            .changes(&read.config.effective)
+            .restart;
+        let config = Arc::new(Config::clone(&read.config).on_top_of(&self.started.config));
+        self.own_logs(&config)?;
+        self.own_cache(&config)?;
+        let owner = self.account.as_ref().map(Account::owner);
+        let log = config.server.log.for_dev(self.dev);
+        let output = logging::open(&log, owner).map_err(|error| error.to_string())?;
+        let id = self.take_id();
+        let loaded = Loaded {
+            config,
+            text: read.text,
+        };
+        let deadline = Some(now() + RELOAD_WAIT);
+        let until_ms = Some(monotonic_ms() + as_ms(RELOAD_WAIT));
+        let text = loaded.text.clone();
+        let pending = PendingReload {
+            id,
+            loaded,
+            output,
+            changed,
+            kept,
+            client,
+            deadline,
+        };
+        let Some(server) = &mut self.server else {
+            // The next one starts with it.
+            self.put_in_force(pending);
+            return Ok(());
+        };
+        server
+            .say(&ToServer::Reload { id, text, until_ms })
+            .map_err(|error| format!("the server process can't be told: {error}"))?;
+        self.reloads.push(pending);
+        Ok(())
+    }
+
+    /// The server process's answer.
+    pub(super) fn reloaded(&mut self, id: u64, error: Option<String>) {
+        let Some(place) = self.reloads.iter().position(|reload| reload.id == id) else {
+            return;
+        };
+        let pending = self.reloads.remove(place);
+        let is_late = pending.deadline.is_none();
+        match error {
+            None => {
+                if is_late {
+                    warn!(target: TARGET, "a config that was given up is in force: the server process was slow");
+                }
+                self.put_in_force(pending);
+            }
+            Some(error) if is_late => {
+                info!(target: TARGET, "the config that was given up is not in force: {error}")
+            }
+            Some(error) => self.refuse(pending.client, format!("{PROCESS_REFUSED}{error}")),
+        }
+    }
+
+    fn put_in_force(&mut self, pending: PendingReload) {
+        let PendingReload {
+            loaded,
+            output,
+            changed,
+            kept,
+            client,
+            ..
+        } = pending;
+        let log = loaded.config.server.log.for_dev(self.dev);
+        self.logs.switch(&log, output);
+        log_warnings(&loaded.config);
+        let warnings: Vec<String> = loaded
+            .config
+            .warnings
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        info!(target: TARGET, changed = changed.join(", "), "the new config is in force");
+        for name in &kept {
+            warn!(target: TARGET, "{name}: takes a restart, the old value stays until then");
+        }
+        let has_scripts = !loaded.config.apps.is_empty() || !loaded.config.services.is_empty();
+        self.current = loaded;
+        self.watchdog.config_changed(now());
+        let answer = json!({
+            "changed": changed,
+            "needs_restart": kept,
+            "warnings": warnings,
+            "has_scripts": has_scripts,
+        });
+        self.tell(client, Ok(answer));
+    }
+
+    fn refuse(&mut self, client: Option<u64>, why: String) {
+        error!(target: TARGET, "config refused: {why}");
+        self.show(&why);
+        self.tell(client, Err(why));
+    }
+
+    /// To whoever develops, on their page.
+    fn show(&mut self, why: &str) {
+        let why = why.to_owned();
+        if self.dev
+            && let Some(server) = &mut self.server
+            && let Err(error) = server.say(&ToServer::Refused { why })
+        {
+            warn!(target: TARGET, %error, "the server process can't be told");
+        }
+    }
+
+    fn tell(&mut self, client: Option<u64>, outcome: Result<serde_json::Value, String>) {
+        // Before there was a server at all, `READY=1` would mean that there is one.
+        if self.was_ready && self.stopping.is_none() {
+            self.notifier.ready();
+        }
+        if let Some(client) = client {
+            self.clients.answer(client, outcome);
+        }
+    }
+
+    /// The server process died with these: the next one starts with the old config, since the new one may be
+    /// what killed it.
+    pub(super) fn forget_reloads(&mut self) {
+        for pending in std::mem::take(&mut self.reloads) {
+            self.refuse(pending.client, "the server process died over it".to_owned());
+        }
+    }
+
+    pub(super) fn expire_reloads(&mut self, now: Instant) {
+        let is_over =
+            |pending: &&mut PendingReload| pending.deadline.is_some_and(|deadline| now >= deadline);
+        let mut clients = Vec::new();
+        for pending in self.reloads.iter_mut().filter(is_over) {
+            pending.deadline = None;
+            clients.push(pending.client.take());
+        }
+        for client in clients {
+            let why = format!(
+                "the server process has not answered within {RELOAD_WAIT:?}; the log says if it comes into force all the same"
+            );
+            self.refuse(client, why);
+        }
+    }
+}

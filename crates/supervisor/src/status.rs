@@ -1,0 +1,151 @@
+//! `veche status`: what the supervisor knows, and what the server process says of itself if it does so soon. And `veche
+//! dump`, which it hands on to the server process without another look.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use veche_terminal::as_ms;
+
+use super::Supervisor;
+use super::server::Server;
+use crate::clock::now;
+use crate::message::ToServer;
+
+/// How long the server process may take to answer: a person waits.
+const REPORT_WAIT: Duration = Duration::from_millis(500);
+
+/// A client that waits for the server process's part.
+pub(super) struct PendingStatus {
+    id: u64,
+    client: u64,
+    pub(super) deadline: Instant,
+}
+
+impl Supervisor {
+    pub(super) fn ask_status(&mut self, client: u64) {
+        let id = self.take_id();
+        let server = match self.ready_server() {
+            Ok(server) => server,
+            Err(why) => return self.send_status(client, Err(why.to_owned())),
+        };
+        match server.say(&ToServer::Status { id }) {
+            Ok(()) => self.statuses.push(PendingStatus {
+                id,
+                client,
+                deadline: now() + REPORT_WAIT,
+            }),
+            Err(error) => self.send_status(client, Err(error.to_string())),
+        }
+    }
+
+    /// Hands a client's wish, and what is to be written to for it, on to the server process.
+    pub(super) fn hand_on(
+        &mut self,
+        wanted: Option<ToServer>,
+        to: Option<OwnedFd>,
+    ) -> Result<Value, String> {
+        let (Some(wanted), Some(to)) = (wanted, to) else {
+            return Err("what is wanted, or the descriptor to write to, is missing".to_owned());
+        };
+        let server = self.ready_server();
+        let server = server.map_err(|why| format!("the server process can't be asked: {why}"))?;
+        let said = server.say_with(to.as_fd(), &wanted);
+        said.map_err(|error| format!("the server process can't be told: {error}"))?;
+        Ok(json!({}))
+    }
+
+    fn ready_server(&mut self) -> Result<&mut Server, &'static str> {
+        match self.server.as_mut() {
+            Some(server) if server.is_ready => Ok(server),
+            Some(_) => Err("it is starting"),
+            None => Err("it is not running"),
+        }
+    }
+
+    /// The server process's answer; too late, it has no one to go to.
+    pub(super) fn answer_status(&mut self, id: u64, report: Result<Value, String>) {
+        if let Some(place) = self.statuses.iter().position(|status| status.id == id) {
+            let pending = self.statuses.swap_remove(place);
+            self.send_status(pending.client, report);
+        }
+    }
+
+    /// The server process has gone: nobody answers these.
+    pub(super) fn forget_questions(&mut self, why: &str) {
+        for pending in std::mem::take(&mut self.statuses) {
+            self.send_status(pending.client, Err(why.to_owned()));
+        }
+        self.forget_reloads();
+    }
+
+    pub(super) fn expire_questions(&mut self, now: Instant) {
+        while let Some(place) = self
+            .statuses
+            .iter()
+            .position(|status| now >= status.deadline)
+        {
+            let pending = self.statuses.swap_remove(place);
+            let why = format!("it gave no answer within {REPORT_WAIT:?}");
+            self.send_status(pending.client, Err(why));
+        }
+        self.expire_reloads(now);
+    }
+
+    fn send_status(&mut self, client: u64, report: Result<Value, String>) {
+        let now = now();
+        let state = match (&self.server, self.under_way()) {
+            _ if self.stopping.is_some() => "stopping",
+            (_, Some(kind)) => kind.state(),
+            (None, None) => "waiting to restart",
+            (Some(server), None) if server.is_ready => "ready",
+            (Some(_), None) => "starting",
+        };
+        let (report, report_error) = match report {
+            Ok(report) => (report, None),
+            Err(error) => (Value::Null, Some(error)),
+        };
+        let server = self
+            .server
+            .as_ref()
+            .map(|server| json!({"pid": server.pid(), "uptime_ms": as_ms(now - server.started)}));
+        let draining: Vec<Value> = self
+            .retiring
+            .iter()
+            .map(|r| json!({"pid": r.server.pid(), "ends_in_ms": as_ms(r.kill_at.saturating_duration_since(now))}))
+            .collect();
+        let last_exit = self.last_exit.as_ref().map(|exit| {
+            json!({"pid": exit.pid, "how": exit.how, "lived_ms": as_ms(exit.lived), "ago_ms": as_ms(now - exit.at)})
+        });
+        let listeners: Vec<Value> = self
+            .listening
+            .iter()
+            .zip(&self.started.config.listeners)
+            .map(|(listening, listener)| {
+                json!({
+                    "address": listening.address.to_string(),
+                    "name": listener.name,
+                    "role": format!("{:?}", listener.role).to_lowercase(),
+                    "sockets": listening.sockets.len(),
+                })
+            })
+            .collect();
+        let status = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "state": state,
+            "config": self.file.display().to_string(),
+            "supervisor": {"pid": std::process::id(), "uptime_ms": as_ms(now - self.begun)},
+            "server": server,
+            "restarts": self.starts.saturating_sub(1 + self.upgrades),
+            "upgrades": self.upgrades,
+            "upgrade_error": self.change_error,
+            "draining": draining,
+            "last_exit": last_exit,
+            "listeners": listeners,
+            "descriptors_max": self.raised.to,
+            "report": report,
+            "report_error": report_error,
+        });
+        self.clients.answer(client, Ok(json!({"status": status})));
+    }
+}

@@ -1,0 +1,58 @@
+//! `veche serve --unsupervised`: one process that listens and serves, for tools that can't follow a second one, such as
+//! Valgrind.
+//!
+//! The server process is the one that a supervisor starts, and is told the same on the same kind of socket; nothing
+//! restarts it, answers on the control socket or gives it another user. SIGTERM drains it.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::ServeError;
+use super::listening::listen_on;
+use super::reload::Loaded;
+use super::server::introduce;
+use crate::link::Link;
+use crate::message::{Start, ToSupervisor, VERSION};
+use crate::process::{Program, run_on};
+use crate::restarts::Restarts;
+use veche_net::descriptors;
+
+/// Serves with the configuration at `file` until SIGTERM.
+///
+/// # Errors
+/// The configuration is refused or asks for another user, an address can't be listened on, or the server can't start.
+pub fn run(file: &Path, program: impl Program) -> Result<(), ServeError> {
+    let Loaded { config, text } = Loaded::read(file)?;
+    if config.server.run_as.is_some() {
+        let why = "without a supervisor the server can't change to the user of server.run_as";
+        return Err(ServeError::Server(why.to_owned()));
+    }
+    descriptors::raise()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = usize::from(config.server.workers.resolve(cores));
+    let listening = listen_on(&config.listeners, workers, None)?;
+    let start = Start {
+        version: VERSION,
+        config_path: file.to_owned(),
+        text,
+        started_text: None,
+        dev: false,
+        restarts: Restarts::default(),
+        is_unjudged: false,
+        holds_services: false,
+        listeners: Vec::new(),
+    };
+    let (mut link, theirs) = introduce(&listening, start)?;
+    let ended = run_on(Link::adopt(theirs, Vec::new()), program);
+    if ended == ExitCode::SUCCESS {
+        return Ok(());
+    }
+    link.receive()?;
+    let why = std::iter::from_fn(|| link.next()).find_map(|told| match told {
+        Ok(ToSupervisor::Failed { error }) => Some(error),
+        _ => None,
+    });
+    Err(ServeError::Server(why.unwrap_or_else(|| {
+        "the server can't go on; see its log".to_owned()
+    })))
+}

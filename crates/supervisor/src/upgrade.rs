@@ -1,0 +1,584 @@
+//! An upgrade or a restart: a server process of the program that is installed by now comes up beside the one that runs,
+//! takes over when it has proven that it serves, and then the supervisor [becomes](super::handover) that program too.
+//!
+//! Both have the same listening sockets, so nobody is refused at any moment. Until the new one has answered a question
+//! nothing is lost: whatever goes wrong, it is killed and the old one goes on. Afterwards the old one closes what it
+//! holds, spread over `limits.upgrade_drain_time`, and ends. A restart differs in two things: the old process has
+//! `limits.drain_time`, and the addresses of `[[listen]]` may change.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tracing::{error, info, warn};
+use veche_config as config;
+use veche_terminal::as_ms;
+use veche_tls::{Stamp, stamp};
+
+use super::handover::{self, HANDOVER_VERSION, Stayed};
+use super::listening::{self, Listening, listen_on};
+use super::reload::Loaded;
+use super::server::{READY_WAIT, SELF, Server};
+use super::stopping::DRAIN_GRACE;
+use super::{NOT_STORED, ServeError, Supervisor};
+use crate::clock::now;
+use crate::message::{Start, ToServer, ToSupervisor, VERSION};
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::upgrade";
+
+/// Server processes that may be draining at a time.
+const RETIRING_MAX: usize = 8;
+/// How long who asked for the upgrade has to take the answer before the supervisor changes.
+const TELL_WAIT: Duration = Duration::from_secs(1);
+
+/// Why the server process is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Upgrade,
+    Restart,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Upgrade => "upgrade",
+            Self::Restart => "restart",
+        }
+    }
+
+    /// The state of the supervisor meanwhile, for `veche status`.
+    pub(super) fn state(self) -> &'static str {
+        match self {
+            Self::Upgrade => "upgrading",
+            Self::Restart => "restarting",
+        }
+    }
+
+    /// The reason for which other changes are refused meanwhile.
+    pub(super) fn under_way(self) -> &'static str {
+        match self {
+            Self::Upgrade => "an upgrade is under way",
+            Self::Restart => "a restart is under way",
+        }
+    }
+}
+
+/// One under way.
+pub(super) struct Upgrade {
+    kind: Kind,
+    /// Sockets of the new addresses, at a restart.
+    listening: Option<Vec<Listening>>,
+    candidate: Server,
+    /// The config that it was given.
+    text: String,
+    /// Its file when it was started.
+    file: Stamp,
+    /// The version of its program, once it is ready.
+    program: String,
+    /// What it was asked once it was ready.
+    question: Option<u64>,
+    /// Started when it has answered.
+    rehearsal: Option<Child>,
+    /// Who asked on the control socket.
+    client: Option<u64>,
+}
+
+/// The server process has been replaced; the supervisor is next.
+pub(super) struct Change {
+    kind: Kind,
+    text: String,
+    file: Stamp,
+    /// The new server process.
+    pid: u32,
+    /// At the latest.
+    pub(super) at: Instant,
+}
+
+/// A server process that was replaced and drains.
+pub(super) struct Retiring {
+    pub(super) server: Server,
+    pub(super) kill_at: Instant,
+    killed: bool,
+}
+
+impl Upgrade {
+    pub(super) fn candidate(&self) -> &Server {
+        &self.candidate
+    }
+
+    pub(super) fn candidate_mut(&mut self) -> &mut Server {
+        &mut self.candidate
+    }
+
+    /// The process that rehearses the change of the supervisor, if one does.
+    pub(super) fn rehearsal_pid(&self) -> Option<u32> {
+        self.rehearsal.as_ref().map(Child::id)
+    }
+
+    /// When it has failed by taking too long.
+    pub(super) fn deadline(&self) -> Instant {
+        self.candidate.started + READY_WAIT
+    }
+}
+
+impl Retiring {
+    pub(super) fn new(server: Server, kill_at: Instant) -> Self {
+        Self {
+            server,
+            kill_at,
+            killed: false,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        (!self.killed).then_some(self.kill_at)
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.killed = true;
+        self.server.kill();
+    }
+}
+
+/// Where the program was started from, as it was named, so that a link that leads elsewhere by now is followed: what is
+/// installed there is what it is upgraded to.
+pub(super) fn installed() -> io::Result<PathBuf> {
+    let own = stamp(Path::new(SELF));
+    let named = std::env::args_os().next().map(PathBuf::from);
+    let places: Vec<PathBuf> = match named {
+        Some(named) if named.components().count() > 1 => vec![std::path::absolute(named)?],
+        Some(named) => {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&path)
+                .map(|folder| folder.join(&named))
+                .collect()
+        }
+        None => Vec::new(),
+    };
+    let is_own = |place: &PathBuf| place.is_absolute() && own.is_some() && stamp(place) == own;
+    places
+        .into_iter()
+        .find(is_own)
+        .map_or_else(std::env::current_exe, Ok)
+}
+
+impl Supervisor {
+    /// `client` gets the outcome, as the log does.
+    pub(super) fn begin_upgrade(&mut self, kind: Kind, client: Option<u64>) {
+        match self.start_candidate(kind, client) {
+            Ok(upgrade) => {
+                info!(target: TARGET, pid = upgrade.candidate.pid(), binary = %self.binary.display(), "{}: started another server process", kind.name());
+                self.upgrade = Some(upgrade);
+            }
+            Err(why) => self.refuse_upgrade(kind, client, &why),
+        }
+    }
+
+    /// Returns the kind of the replacement that is under way, if one is.
+    pub(super) fn under_way(&self) -> Option<Kind> {
+        let upgrade = self.upgrade.as_ref().map(|upgrade| upgrade.kind);
+        upgrade.or_else(|| self.change.as_ref().map(|change| change.kind))
+    }
+
+    fn start_candidate(&self, kind: Kind, client: Option<u64>) -> Result<Upgrade, String> {
+        if self.stopping.is_some() {
+            return Err("veche is stopping".to_owned());
+        }
+        if let Some(kind) = self.under_way() {
+            return Err(kind.under_way().to_owned());
+        }
+        if !self.reloads.is_empty() {
+            return Err("a reload is under way".to_owned());
+        }
+        if self.started.config.history.is_some() {
+            return Err("[history] path is set, and one server process at a time can have that folder: this takes a stop and a start".to_owned());
+        }
+        if self.retiring.len() >= RETIRING_MAX {
+            return Err(format!("{RETIRING_MAX} server processes still drain"));
+        }
+        // Not parsed here: the new program may know what this one does not.
+        let text = veche_terminal::read(&self.file).map_err(|report| report.to_string())?;
+        let start = Start {
+            version: VERSION,
+            config_path: self.file.clone(),
+            text: text.clone(),
+            started_text: None,
+            dev: self.dev,
+            restarts: self.restarts,
+            is_unjudged: true,
+            // Those of the process that serves run until this one does.
+            holds_services: true,
+            listeners: Vec::new(),
+        };
+        let listening = match kind {
+            Kind::Upgrade => None,
+            Kind::Restart => Some(self.sockets_for(&text)?),
+        };
+        let named = |error: io::Error| format!("{}: {error}", self.binary.display());
+        let file = stamp(&self.binary);
+        let account = self.account.as_ref();
+        let sockets = listening.as_ref().unwrap_or(&self.listening);
+        let candidate = Server::start(&self.binary, sockets, account, start).map_err(named)?;
+        Ok(Upgrade {
+            kind,
+            listening,
+            candidate,
+            text,
+            file,
+            program: String::new(),
+            question: None,
+            rehearsal: None,
+            client,
+        })
+    }
+
+    /// Returns the sockets for this config: those that are open, and new ones for new addresses.
+    fn sockets_for(&self, text: &str) -> Result<Vec<Listening>, String> {
+        let config = config::parse(&self.file, text).map_err(|report| report.to_string())?;
+        let kept = self.listening.iter().map(Listening::try_clone);
+        let mut kept = kept
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|error| error.to_string())?;
+        let sockets_each = kept.iter().map(|listening| listening.sockets.len()).max();
+        let assigned = listening::assign(&config.listeners, &mut kept);
+        let bound = listen_on(&config.listeners, sockets_each.unwrap_or(1), assigned);
+        bound.map_err(|error| error.to_string())
+    }
+
+    /// Replaces the listening sockets, and closes those of addresses that are gone.
+    fn replace_sockets(&mut self, listening: Vec<Listening>) {
+        let is_left = |old: &Listening| listening.iter().all(|new| new.address != old.address);
+        let before = self.listening.extract_if(.., |old| is_left(old));
+        // The process that drains has them too, and accepts nothing: clients would wait in vain.
+        before.for_each(Listening::close);
+        self.listening = listening;
+        if let Err(error) = self.notifier.store(&self.listening) {
+            warn!(target: TARGET, "{NOT_STORED}: {error}");
+        }
+    }
+
+    fn refuse_upgrade(&mut self, kind: Kind, client: Option<u64>, why: &str) {
+        error!(target: TARGET, "{} refused: {why}", kind.name());
+        warn!(target: TARGET, "the server process that runs goes on");
+        if let Some(client) = client {
+            self.clients.answer(client, Err(why.to_owned()));
+        }
+    }
+
+    /// The upgrade under way comes to nothing.
+    pub(super) fn fail_upgrade(&mut self, why: &str) {
+        if let Some(mut upgrade) = self.upgrade.take() {
+            if let Some(mut rehearsal) = upgrade.rehearsal {
+                // It ends at once; there is nothing to wait for.
+                let _ = rehearsal.kill().and_then(|()| rehearsal.wait());
+            }
+            upgrade.candidate.kill();
+            // They were held back to the end.
+            upgrade.candidate.have_services_ended = true;
+            // Nobody waits for it; it is reaped with those that drain.
+            self.retiring.push(Retiring {
+                server: upgrade.candidate,
+                kill_at: now(),
+                killed: true,
+            });
+            self.refuse_upgrade(upgrade.kind, upgrade.client, why);
+        }
+    }
+
+    /// What the new server process says, and those that drain.
+    pub(super) fn hear_others(&mut self) {
+        for retiring in &mut self.retiring {
+            // Figures that nothing waits for any more; that its services have ended is noted there.
+            retiring.server.hear();
+        }
+        let messages = self
+            .upgrade
+            .as_mut()
+            .map(|upgrade| upgrade.candidate.hear())
+            .unwrap_or_default();
+        for message in messages {
+            match message {
+                ToSupervisor::Ready {
+                    program, handover, ..
+                } => self.examine(program, handover),
+                ToSupervisor::Failed { error } => {
+                    if let Some(upgrade) = &mut self.upgrade {
+                        upgrade.candidate.failure = Some(error);
+                    }
+                }
+                ToSupervisor::Status { id, .. } => {
+                    if self
+                        .upgrade
+                        .as_ref()
+                        .is_some_and(|u| u.question == Some(id))
+                    {
+                        self.rehearse_change();
+                    }
+                }
+                ToSupervisor::Reloaded { .. }
+                | ToSupervisor::Pulse { .. }
+                | ToSupervisor::ServicesEnded => {}
+            }
+        }
+    }
+
+    /// It is ready: whether it also answers, and whether its supervisor could go on here.
+    fn examine(&mut self, program: String, handover: u32) {
+        if handover != HANDOVER_VERSION {
+            let why = format!(
+                "veche {program} can't take over from {}: that takes a stop and a start",
+                env!("CARGO_PKG_VERSION")
+            );
+            return self.fail_upgrade(&why);
+        }
+        let id = self.take_id();
+        let Some(upgrade) = &mut self.upgrade else {
+            return;
+        };
+        upgrade.candidate.is_ready = true;
+        upgrade.candidate.ready_at = Some(now());
+        upgrade.program = program;
+        upgrade.question = Some(id);
+        if let Err(error) = upgrade.candidate.say(&ToServer::Status { id }) {
+            self.fail_upgrade(&format!("the new server process can't be asked: {error}"));
+        }
+    }
+
+    /// The new server process is good: whether the new program is also good as a supervisor.
+    fn rehearse_change(&mut self) {
+        let Some(upgrade) = &mut self.upgrade else {
+            return;
+        };
+        match handover::rehearsal(&self.binary, &upgrade.text) {
+            Ok(rehearsal) => upgrade.rehearsal = Some(rehearsal),
+            Err(error) => self.fail_upgrade(&format!("{}: {error}", self.binary.display())),
+        }
+    }
+
+    /// Goes on when the rehearsal is over.
+    fn end_rehearsal(&mut self) -> io::Result<()> {
+        let Some(upgrade) = &mut self.upgrade else {
+            return Ok(());
+        };
+        let Some(rehearsal) = &mut upgrade.rehearsal else {
+            return Ok(());
+        };
+        let Some(status) = rehearsal.try_wait()? else {
+            return Ok(());
+        };
+        if !status.success() {
+            self.fail_upgrade(&format!(
+                "the new program can't be the supervisor: {status}"
+            ));
+        } else if let Some(how) = upgrade.candidate.reap()? {
+            self.fail_upgrade(&format!("the new server process died: {how}"));
+        } else {
+            self.replace_server();
+        }
+        Ok(())
+    }
+
+    /// The new one serves; the old one drains.
+    fn replace_server(&mut self) {
+        let Some(upgrade) = self.upgrade.take() else {
+            return;
+        };
+        let (kind, new_pid, program) = (upgrade.kind, upgrade.candidate.pid(), upgrade.program);
+        self.forget_questions("it was just replaced");
+        self.revive_at = None;
+        self.was_ready = true;
+        self.starts += 1;
+        self.upgrades += 1;
+        self.change_error = None;
+        let limits = &self.current.config.limits;
+        let drain_time = match kind {
+            Kind::Upgrade => limits.upgrade_drain_time,
+            Kind::Restart => limits.drain_time,
+        };
+        let old_pid = self.server.replace(upgrade.candidate).map(|mut old| {
+            if let Err(error) = old.say(&ToServer::drain_replaced(drain_time)) {
+                warn!(target: TARGET, %error, "the old server process can't be told to drain");
+            }
+            let pid = old.pid();
+            self.retiring
+                .push(Retiring::new(old, now() + drain_time + DRAIN_GRACE));
+            pid
+        });
+        if let Some(listening) = upgrade.listening {
+            self.replace_sockets(listening);
+        }
+        self.begin_watch();
+        info!(target: TARGET, old_pid, new_pid, program, within = ?drain_time, "{}: the new server process serves, the old one drains", kind.name());
+        if let Some(client) = upgrade.client {
+            let answer = json!({
+                "from": env!("CARGO_PKG_VERSION"),
+                "to": program,
+                "old_pid": old_pid,
+                "pid": new_pid,
+                "drain_ms": as_ms(drain_time),
+            });
+            self.clients.answer(client, Ok(answer));
+        }
+        self.change = Some(Change {
+            kind,
+            text: upgrade.text,
+            file: upgrade.file,
+            pid: new_pid,
+            at: now() + TELL_WAIT,
+        });
+    }
+
+    /// The supervisor follows, when everybody has the answer that waits for them.
+    pub(super) fn change_when_due(&mut self) {
+        if self.change.is_none() {
+            return;
+        }
+        let is_said = |server: &Server| server.any_link().is_flushed();
+        let all_said = self.server.as_ref().is_some_and(is_said)
+            && self
+                .retiring
+                .iter()
+                .all(|retiring| is_said(&retiring.server));
+        let is_told = all_said && self.clients.are_told();
+        let is_due = |change: &Change| is_told || now() >= change.at;
+        let Some(change) = self.change.take_if(|change| is_due(change)) else {
+            return;
+        };
+        if self.stopping.is_some() {
+            return;
+        }
+        if self
+            .server
+            .as_ref()
+            .is_none_or(|server| server.pid() != change.pid)
+        {
+            // What comes instead is of the old program, with the old config: all of it goes back.
+            return self.give_change_up(change, "the new server process has died");
+        }
+        if !all_said {
+            return self.give_change_up(change, "a server process does not read what it is told");
+        }
+        if change.file.is_none() || stamp(&self.binary) != change.file {
+            let why = format!("its file has changed since: {} again", change.kind.name());
+            return self.give_change_up(change, &why);
+        }
+        info!(target: TARGET, binary = %self.binary.display(), "{}: the supervisor follows", change.kind.name());
+        let error = match self.become_program(&change.text) {
+            Stayed::Signalled(signals) => {
+                self.change = Some(change);
+                for signal in signals {
+                    self.obey_signal(signal);
+                }
+                return;
+            }
+            Stayed::Failed(error) => error,
+        };
+        error!(target: TARGET, %error, "the supervisor stays what it is; the new server process serves all the same");
+        self.change_error = Some(error.to_string());
+        self.take_config(change.text);
+    }
+
+    /// Puts the config of the new server process in force here, for the next one too.
+    fn take_config(&mut self, text: String) {
+        match Loaded::of(&self.file, text) {
+            Ok(loaded) => {
+                self.started = loaded.clone();
+                self.current = loaded;
+            }
+            Err(report) => {
+                error!(target: TARGET, "this version does not understand the new config: {report}")
+            }
+        }
+    }
+
+    fn give_change_up(&mut self, change: Change, why: &str) {
+        error!(target: TARGET, "the supervisor stays what it is: {why}");
+        self.change_error = Some(why.to_owned());
+        // The sockets are those of the new config.
+        if change.kind == Kind::Restart {
+            self.take_config(change.text);
+        }
+    }
+
+    /// Reaps whoever has ended of the new one and of those that drain.
+    pub(super) fn reap_others(&mut self) -> Result<(), ServeError> {
+        self.end_rehearsal()?;
+        let mut died = Vec::new();
+        for (place, retiring) in self.retiring.iter_mut().enumerate() {
+            if let Some(how) = retiring.server.reap()? {
+                info!(target: TARGET, pid = retiring.server.pid(),
+                    how, "a server process ended that is not needed any more"
+                );
+                died.push(place);
+            }
+        }
+        for place in died.into_iter().rev() {
+            self.retiring.remove(place);
+        }
+        let Some(upgrade) = &mut self.upgrade else {
+            return Ok(());
+        };
+        let Some(how) = upgrade.candidate.reap()? else {
+            return Ok(());
+        };
+        // Of its last words only why it has failed counts.
+        for message in upgrade.candidate.hear() {
+            if let ToSupervisor::Failed { error } = message {
+                upgrade.candidate.failure = Some(error);
+            }
+        }
+        let failure = upgrade.candidate.failure.take();
+        self.fail_upgrade(
+            &failure.unwrap_or_else(|| format!("the new server process died: {how}")),
+        );
+        Ok(())
+    }
+
+    /// Whether services of a process that was replaced may still run.
+    pub(super) fn must_hold_services(&self) -> bool {
+        let mut retiring = self.retiring.iter();
+        retiring.any(|retiring| retiring.server.may_serve())
+    }
+
+    /// Has the server process begin its services once those of all that it has replaced have ended. No time is too long for
+    /// that: each of these ends its services by itself, or is killed when its own time is over.
+    pub(super) fn start_services(&mut self) {
+        if self.stopping.is_some() || self.must_hold_services() {
+            return;
+        }
+        let Some(server) = self.server.as_mut().filter(|it| it.holds_services) else {
+            return;
+        };
+        if let Err(error) = server.say(&ToServer::StartServices) {
+            warn!(target: TARGET, %error, "the server process can't be told to begin its services");
+            return;
+        }
+        server.holds_services = false;
+        info!(target: TARGET, pid = server.pid(),
+            "services begin: none of another server process runs"
+        );
+    }
+
+    pub(super) fn expire_upgrade(&mut self, now: Instant) {
+        for retiring in &mut self.retiring {
+            if retiring.deadline().is_some_and(|deadline| now >= deadline) {
+                warn!(target: TARGET, pid = retiring.server.pid(),
+                    "the time to drain is over: killing it"
+                );
+                retiring.kill();
+            }
+        }
+        if self
+            .upgrade
+            .as_ref()
+            .is_some_and(|upgrade| now >= upgrade.deadline())
+        {
+            self.fail_upgrade(&format!(
+                "the new server process does not get ready within {READY_WAIT:?}"
+            ));
+        }
+    }
+}

@@ -1,0 +1,20 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\Exception;
+
+use Veche\Fault;
+
+/**
+ * The server could not be reached, or the connection broke.
+ *
+ * `mayHaveRun` says whether the call had been sent by then.
+ */
+class NetworkException extends VecheException
+{
+    public function fault(): Fault
+    {
+        return Fault::Network;
+    }
+}

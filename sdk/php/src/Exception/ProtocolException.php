@@ -1,0 +1,12 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\Exception;
+
+/**
+ * A WebSocket peer broke RFC 6455. The code is the close code that the peer was sent.
+ */
+class ProtocolException extends ServerException
+{
+}

@@ -1,0 +1,25 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\Exception;
+
+use Throwable;
+
+/**
+ * The key publishes more than `publish_rate` allows, or the address has shown too many wrong keys. Nothing was done.
+ */
+class RateLimitException extends CallerException
+{
+    /**
+     * @param float|null $retryAfter Seconds after which the server takes such calls again, if it said so.
+     */
+    public function __construct(
+        string $message,
+        int $code = 0,
+        public readonly ?float $retryAfter = null,
+        ?Throwable $previous = null,
+    ) {
+        parent::__construct($message, $code, false, $previous);
+    }
+}

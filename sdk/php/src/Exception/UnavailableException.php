@@ -1,0 +1,25 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\Exception;
+
+use Throwable;
+
+/**
+ * The server is starting, stopping, or short of memory. Nothing was done, so the call can be made again.
+ */
+class UnavailableException extends ServerException
+{
+    /**
+     * @param float|null $retryAfter Seconds after which to try again, if the server said so.
+     */
+    public function __construct(
+        string $message,
+        int $code = 0,
+        public readonly ?float $retryAfter = null,
+        ?Throwable $previous = null,
+    ) {
+        parent::__construct($message, $code, false, $previous);
+    }
+}

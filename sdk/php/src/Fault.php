@@ -1,0 +1,31 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche;
+
+/**
+ * Says which side has to change something before a failed call can succeed.
+ *
+ * ```php
+ * try {
+ *     $veche->push('ann', 'hello');
+ * } catch (Veche\Exception\VecheException $error) {
+ *     if ($error->fault() === Veche\Fault::Caller) {
+ *         throw $error;                // a bug or a wrong key: trying again does not help
+ *     }
+ *     $queue->later('push', 'ann');    // the network or the server: try again later
+ * }
+ * ```
+ */
+enum Fault
+{
+    /** The call itself: a wrong argument, a wrong key, or more calls than the key may make. */
+    case Caller;
+
+    /** The way to the server: refused, broken off, or too slow. */
+    case Network;
+
+    /** The server: it failed, is stopping, or answered with something unexpected. */
+    case Server;
+}

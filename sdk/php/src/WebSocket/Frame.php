@@ -1,0 +1,44 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\WebSocket;
+
+/**
+ * Encodes the frames that a client sends: whole and masked.
+ *
+ * @internal
+ */
+final class Frame
+{
+    /**
+     * @param string|null $key Four bytes; by default random ones, as section 10.3 of RFC 6455 asks for.
+     */
+    public static function encode(Opcode $opcode, string $payload, ?string $key = null, bool $isFinal = true): string
+    {
+        $key ??= random_bytes(4);
+        $length = strlen($payload);
+        $head = chr(($isFinal ? 0x80 : 0) | $opcode->value) . match (true) {
+            $length < 126 => chr(0x80 | $length),
+            $length < 65536 => "\xfe" . pack('n', $length),
+            default => "\xff" . pack('J', $length),
+        };
+        return $head . $key . self::mask($payload, $key);
+    }
+
+    public static function mask(string $payload, string $key): string
+    {
+        $length = strlen($payload);
+        // The operator works on strings and ends with the shorter one.
+        return $length === 0 ? '' : $payload ^ str_repeat($key, intdiv($length + 3, 4));
+    }
+
+    /**
+     * Encodes a Close frame. The codes 1005 and 1006 stand for the absence of one.
+     */
+    public static function close(int $code, string $reason = ''): string
+    {
+        $payload = in_array($code, [1005, 1006], true) ? '' : pack('n', $code) . $reason;
+        return self::encode(Opcode::Close, $payload);
+    }
+}

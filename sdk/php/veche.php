@@ -1,0 +1,6355 @@
+<?php
+
+/*
+ * The PHP SDK of Veche in one file, for projects without Composer:
+ *
+ *     require 'veche.php';
+ *     $veche = new Veche\Client('http://127.0.0.1:8081', key: 'demo');
+ *     $veche->push('tester01', 'hello');
+ *
+ * Generated from sdk/php/src by sdk/php/build/single.php; changes belong there. MIT or Apache-2.0.
+ */
+
+declare(strict_types=1);
+
+namespace Veche;
+
+use Veche\Worker\Engine;
+use Veche\Worker\Runner;
+
+/**
+ * Lets a handler wait while its worker handles other events.
+ *
+ * ```php
+ * $app->message(function (Veche\Connection $conn, string $data): void {
+ *     Veche\sleep(0.5);
+ *     $conn->send($data);
+ * });
+ * ```
+ */
+function sleep(float $seconds): void
+{
+    Engine::current()->sleepUntil(Runner::now() + $seconds);
+}
+
+namespace Veche;
+
+use Veche\Exception\VecheException;
+use Veche\Result\Published;
+
+/**
+ * Sends messages to users and channels: over HTTP ({@see Client}), over the line port ({@see LineClient}), or nowhere,
+ * in tests ({@see Testing\FakeClient}).
+ *
+ * Depend on this interface where your code only pushes.
+ *
+ * ```php
+ * final class OrderShipped
+ * {
+ *     public function __construct(private readonly Veche\Publisher $veche)
+ *     {
+ *     }
+ *
+ *     public function __invoke(Order $order): void
+ *     {
+ *         $this->veche->push($order->user, ['shipped' => $order->id]);
+ *     }
+ * }
+ * ```
+ */
+interface Publisher
+{
+    /**
+     * Pushes a message to all connections of a user, or of several users.
+     *
+     * ```php
+     * $veche->push('ann', 'hello');                    // the text message: hello
+     * $veche->push(['ann', 'bob'], ['order' => 42]);   // {"order":42}
+     * ```
+     *
+     * @param string|list<string> $users One name, or up to 1,024.
+     * @param mixed $data A string is sent as its text, a {@see Binary} as a binary message, a {@see Json} as it is, and
+     *     anything else as JSON.
+     * @throws VecheException
+     */
+    public function push(string|array $users, mixed $data, ?PublishOptions $options = null): Published;
+
+    /**
+     * Publishes a message to all subscribers of a channel.
+     *
+     * ```php
+     * $published = $veche->publish('chat:1', ['from' => 'bob', 'text' => 'hi']);
+     * echo $published->position;     // where it is in the channel's history, if the channel keeps one
+     * ```
+     *
+     * @throws VecheException
+     */
+    public function publish(string $channel, mixed $data, ?PublishOptions $options = null): Published;
+}
+
+namespace Veche;
+
+use Veche\Exception\VecheException;
+use Veche\Result\ClientInfo;
+use Veche\Result\ConnectionInfo;
+use Veche\Result\History;
+use Veche\Result\Node;
+use Veche\Result\PresenceStats;
+use Veche\Result\Published;
+use Veche\Result\Reply;
+use Veche\Result\UserStatus;
+
+/**
+ * All calls of Veche's API. When a method returns, the server has done what it says, on every worker.
+ *
+ * Times are in seconds since 1970 unless their name says otherwise.
+ */
+interface ClientInterface extends Publisher
+{
+    /**
+     * Publishes one message to several channels.
+     *
+     * @param list<string> $channels Up to 1,024.
+     * @return list<Published> In the order of the channels.
+     * @throws VecheException
+     */
+    public function broadcast(array $channels, mixed $data, ?PublishOptions $options = null): array;
+
+    /**
+     * Closes connections of a user, by default all of them with code 3503.
+     *
+     * ```php
+     * $veche->disconnect('ann', 4001, 'logged out');
+     * ```
+     *
+     * @param int|null $code Close code from 3000 to 4999.
+     * @param string|null $client Only the connection with this id.
+     * @param string|null $session Only the connection with this session.
+     * @param list<string> $except Ids of connections that stay.
+     * @return int|null How many were closed; null where `client`, `session` or `except` is given.
+     * @throws VecheException
+     */
+    public function disconnect(
+        string $user,
+        ?int $code = null,
+        string $reason = '',
+        ?string $client = null,
+        ?string $session = null,
+        array $except = [],
+    ): ?int;
+
+    /**
+     * Subscribes the current connections of a user to a channel.
+     *
+     * @param mixed $info What others see of the subscription.
+     * @param mixed $data What the client receives with the subscription.
+     * @param Position|null $recoverSince Send what was published after this position first.
+     * @param int|null $expireAt When the subscription ends.
+     * @param array<string, bool> $override Options other than the namespace's: `presence`, `join_leave`,
+     *     `force_push_join_leave`, `force_positioning`, `force_recovery`.
+     * @throws VecheException
+     */
+    public function subscribe(
+        string $user,
+        string $channel,
+        mixed $info = null,
+        mixed $data = null,
+        ?Position $recoverSince = null,
+        ?int $expireAt = null,
+        array $override = [],
+        ?string $client = null,
+        ?string $session = null,
+    ): void;
+
+    /**
+     * Unsubscribes connections of a user from a channel.
+     *
+     * @throws VecheException
+     */
+    public function unsubscribe(
+        string $user,
+        string $channel,
+        ?string $client = null,
+        ?string $session = null,
+    ): void;
+
+    /**
+     * Changes until when connections of a user may stay.
+     *
+     * @param int|null $expireAt The new end; 0 for none.
+     * @param bool $expired End them now, with code 3005.
+     * @param mixed $info What others see of the connections from now on.
+     * @throws VecheException
+     */
+    public function refresh(
+        string $user,
+        ?int $expireAt = null,
+        bool $expired = false,
+        mixed $info = null,
+        ?string $client = null,
+        ?string $session = null,
+    ): void;
+
+    /**
+     * Returns whether a user is connected.
+     *
+     * ```php
+     * $status = $veche->userStatus('ann');
+     * echo $status->online ? 'online' : 'last seen ' . date('c', intdiv($status->lastSeen ?? 0, 1000));
+     * ```
+     *
+     * @throws VecheException
+     */
+    public function userStatus(string $user): UserStatus;
+
+    /**
+     * Closes all connections of a user with code 3507 and refuses new ones.
+     *
+     * @param int|null $expireAt When the block ends by itself.
+     * @return int How many connections were closed.
+     * @throws VecheException
+     */
+    public function blockUser(string $user, ?int $expireAt = null): int;
+
+    /**
+     * Lets a blocked user connect again.
+     *
+     * @throws VecheException
+     */
+    public function unblockUser(string $user): void;
+
+    /**
+     * Makes the token with this `jti` invalid. Open connections stay.
+     *
+     * @param int|null $expireAt When the token would have expired, so that the server can forget it.
+     * @throws VecheException
+     */
+    public function revokeToken(string $uid, ?int $expireAt = null): void;
+
+    /**
+     * Makes all tokens of a user invalid that were issued before a time.
+     *
+     * @param int|null $issuedBefore By default the time of the call.
+     * @throws VecheException
+     */
+    public function invalidateUserTokens(string $user, ?int $issuedBefore = null, ?int $expireAt = null): void;
+
+    /**
+     * Returns a page of a channel's history.
+     *
+     * ```php
+     * $page = $veche->history('chat:1', limit: 50, reverse: true);    // the latest 50, newest first
+     * foreach ($page->publications as $publication) {
+     *     echo $publication->offset, ' ', json_encode($publication->data), "\n";
+     * }
+     * ```
+     *
+     * @param int $limit How many publications; 0: only the position; -1: all there are.
+     * @param Position|null $since Only what comes after this position, or before it with `reverse`.
+     * @param bool $reverse The latest first.
+     * @throws VecheException
+     */
+    public function history(
+        string $channel,
+        int $limit = 0,
+        ?Position $since = null,
+        bool $reverse = false,
+    ): History;
+
+    /**
+     * Removes all publications of a channel's history. Its position stays.
+     *
+     * @throws VecheException
+     */
+    public function historyRemove(string $channel): void;
+
+    /**
+     * Returns the connections that are subscribed to a channel.
+     *
+     * @return array<string, ClientInfo> By the id of the connection.
+     * @throws VecheException
+     */
+    public function presence(string $channel): array;
+
+    /**
+     * Returns how many connections and users are subscribed to a channel.
+     *
+     * @throws VecheException
+     */
+    public function presenceStats(string $channel): PresenceStats;
+
+    /**
+     * Returns the channels that have subscribers, each with the number of its connections.
+     *
+     * @param string|null $pattern Such as `room:*`; `*` is any text, `?` any character.
+     * @return array<string, int>
+     * @throws VecheException
+     */
+    public function channels(?string $pattern = null): array;
+
+    /**
+     * Returns the connections of a user.
+     *
+     * @param string|null $appName Only those whose client gave this name.
+     * @return array<string, ConnectionInfo> By the id of the connection.
+     * @throws VecheException
+     */
+    public function connectionsOfUser(string $user, ?string $appName = null): array;
+
+    /**
+     * Returns the connections that are subscribed to a channel.
+     *
+     * @param string|null $appName Only those whose client gave this name.
+     * @return array<string, ConnectionInfo> By the id of the connection.
+     * @throws VecheException
+     */
+    public function connectionsOfChannel(string $channel, ?string $appName = null): array;
+
+    /**
+     * Returns the server processes, with their version and numbers of clients.
+     *
+     * @return list<Node>
+     * @throws VecheException
+     */
+    public function info(): array;
+
+    /**
+     * Makes several calls in one request. They are carried out in order, and one that fails does not stop the others.
+     *
+     * ```php
+     * [$subscribed, $published] = $veche->batch(
+     *     Veche\Command::subscribe('ann', 'room:1'),
+     *     Veche\Command::publish('room:1', 'ann is here'),
+     * );
+     * ```
+     *
+     * @return list<Reply> In the order of the commands.
+     * @throws VecheException
+     */
+    public function batch(Command ...$commands): array;
+}
+
+namespace Veche;
+
+use Veche\Exception\VecheException;
+use Veche\Result\History;
+use Veche\Result\PresenceStats;
+use Veche\Result\Published;
+use Veche\Result\UserStatus;
+
+/**
+ * Turns each method of {@see ClientInterface} into a {@see Command}; what becomes of it is the subclass's part.
+ */
+abstract class AbstractClient implements ClientInterface
+{
+    /**
+     * Carries out a command and returns its decoded result.
+     *
+     * @throws VecheException
+     */
+    abstract public function run(Command $command): mixed;
+
+    public function push(string|array $users, mixed $data, ?PublishOptions $options = null): Published
+    {
+        return $this->run(Command::push($users, $data, $options));
+    }
+
+    public function publish(string $channel, mixed $data, ?PublishOptions $options = null): Published
+    {
+        return $this->run(Command::publish($channel, $data, $options));
+    }
+
+    public function broadcast(array $channels, mixed $data, ?PublishOptions $options = null): array
+    {
+        return $this->run(Command::broadcast($channels, $data, $options));
+    }
+
+    public function disconnect(
+        string $user,
+        ?int $code = null,
+        string $reason = '',
+        ?string $client = null,
+        ?string $session = null,
+        array $except = [],
+    ): ?int {
+        return $this->run(Command::disconnect($user, $code, $reason, $client, $session, $except));
+    }
+
+    public function subscribe(
+        string $user,
+        string $channel,
+        mixed $info = null,
+        mixed $data = null,
+        ?Position $recoverSince = null,
+        ?int $expireAt = null,
+        array $override = [],
+        ?string $client = null,
+        ?string $session = null,
+    ): void {
+        $this->run(Command::subscribe(
+            $user,
+            $channel,
+            $info,
+            $data,
+            $recoverSince,
+            $expireAt,
+            $override,
+            $client,
+            $session,
+        ));
+    }
+
+    public function unsubscribe(
+        string $user,
+        string $channel,
+        ?string $client = null,
+        ?string $session = null,
+    ): void {
+        $this->run(Command::unsubscribe($user, $channel, $client, $session));
+    }
+
+    public function refresh(
+        string $user,
+        ?int $expireAt = null,
+        bool $expired = false,
+        mixed $info = null,
+        ?string $client = null,
+        ?string $session = null,
+    ): void {
+        $this->run(Command::refresh($user, $expireAt, $expired, $info, $client, $session));
+    }
+
+    public function userStatus(string $user): UserStatus
+    {
+        return $this->run(Command::userStatus($user));
+    }
+
+    public function blockUser(string $user, ?int $expireAt = null): int
+    {
+        return $this->run(Command::blockUser($user, $expireAt));
+    }
+
+    public function unblockUser(string $user): void
+    {
+        $this->run(Command::unblockUser($user));
+    }
+
+    public function revokeToken(string $uid, ?int $expireAt = null): void
+    {
+        $this->run(Command::revokeToken($uid, $expireAt));
+    }
+
+    public function invalidateUserTokens(string $user, ?int $issuedBefore = null, ?int $expireAt = null): void
+    {
+        $this->run(Command::invalidateUserTokens($user, $issuedBefore, $expireAt));
+    }
+
+    public function history(
+        string $channel,
+        int $limit = 0,
+        ?Position $since = null,
+        bool $reverse = false,
+    ): History {
+        return $this->run(Command::history($channel, $limit, $since, $reverse));
+    }
+
+    public function historyRemove(string $channel): void
+    {
+        $this->run(Command::historyRemove($channel));
+    }
+
+    public function presence(string $channel): array
+    {
+        return $this->run(Command::presence($channel));
+    }
+
+    public function presenceStats(string $channel): PresenceStats
+    {
+        return $this->run(Command::presenceStats($channel));
+    }
+
+    public function channels(?string $pattern = null): array
+    {
+        return $this->run(Command::channels($pattern));
+    }
+
+    public function connectionsOfUser(string $user, ?string $appName = null): array
+    {
+        return $this->run(Command::connectionsOfUser($user, $appName));
+    }
+
+    public function connectionsOfChannel(string $channel, ?string $appName = null): array
+    {
+        return $this->run(Command::connectionsOfChannel($channel, $appName));
+    }
+
+    public function info(): array
+    {
+        return $this->run(Command::info());
+    }
+
+    public function batch(Command ...$commands): array
+    {
+        return $this->run(Command::batch(...$commands));
+    }
+}
+
+namespace Veche;
+
+use Closure;
+use Throwable;
+use Veche\Exception\CallerException;
+use Veche\Exception\VecheException;
+use Veche\Hook\Decision;
+use Veche\Hook\Event;
+use Veche\Hook\Grant;
+use Veche\Worker\Engine;
+use Veche\Worker\Handling;
+use Veche\Worker\Runner;
+use Veche\Worker\WorkerClient;
+
+/**
+ * An application behind Veche: handlers of what happens on connections. Veche holds the connections and starts this
+ * program as a worker.
+ *
+ * ```php
+ * $app = Veche\App::create();
+ * $app->message(fn (Veche\Connection $conn, string $data) => $conn->send($data));
+ * $app->run();
+ * ```
+ *
+ * With `concurrency` above 1 a worker handles several events at once, each in a Fiber: `Veche\sleep` and calls of
+ * {@see client()} let others go on. Events of one connection are handled one after the other.
+ */
+final class App
+{
+    /** @var array<string, Closure> */
+    private array $handlers = [];
+    private ?ClientInterface $client = null;
+
+    private function __construct(private readonly int $concurrency)
+    {
+    }
+
+    /**
+     * Returns an application without handlers.
+     *
+     * @param int $concurrency Events that a worker handles at once.
+     * @throws CallerException
+     */
+    public static function create(int $concurrency = 1): self
+    {
+        return $concurrency >= 1 ? new self($concurrency) : throw new CallerException('concurrency is at least 1');
+    }
+
+    /**
+     * Sets what is done before the first event.
+     *
+     * @param callable(App): void $handler
+     */
+    public function start(callable $handler): self
+    {
+        return $this->on('start', fn (Handling $handling): mixed => $handler($this));
+    }
+
+    /**
+     * Sets what is done before the worker ends.
+     *
+     * @param callable(App): void $handler
+     */
+    public function stop(callable $handler): self
+    {
+        return $this->on('stop', fn (Handling $handling): mixed => $handler($this));
+    }
+
+    /**
+     * Sets what decides about handshakes. Returning nothing lets the client in; false, or a {@see Response}, refuses
+     * it.
+     *
+     * ```php
+     * $app->open(function (Veche\Connection $conn) {
+     *     $conn->identify($conn->request->query('user') ?? 'guest');
+     *     $conn->subscribe('room:' . $conn->request->parameter('room'));
+     * });
+     * ```
+     *
+     * @param callable(Connection): (Response|bool|null|void) $handler
+     */
+    public function open(callable $handler): self
+    {
+        return $this->on('open', function (Handling $handling) use ($handler): array {
+            $connection = self::own($handling, Request::from($handling->frame->head['request']));
+            $result = $handler($connection);
+            $refusal = $result === false ? new Response(403) : $result;
+            if ($refusal instanceof Response) {
+                return ['reply' => self::responded($refusal, $handling)];
+            }
+            $reply = $connection->reply();
+            return $reply === [] ? [] : ['reply' => $reply];
+        });
+    }
+
+    /**
+     * Sets what handles messages.
+     *
+     * @param callable(Connection, string, bool): mixed $handler Gets the connection, the message, and whether it is
+     *     binary. What it returns means nothing.
+     */
+    public function message(callable $handler): self
+    {
+        return $this->on('message', function (Handling $handling) use ($handler): void {
+            $head = $handling->frame->head;
+            $data = (string) $handling->frame->part($head['data'] ?? 0);
+            $handler(self::own($handling), $data, ($head['data_kind'] ?? 'text') === 'binary');
+        });
+    }
+
+    /**
+     * Sets what is done when a connection has ended.
+     *
+     * @param callable(Connection, int, string): mixed $handler Gets the connection, the close code and the reason.
+     */
+    public function close(callable $handler): self
+    {
+        return $this->on('close', function (Handling $handling) use ($handler): void {
+            $head = $handling->frame->head;
+            $handler(self::own($handling), $head['code'] ?? 1005, $head['reason'] ?? '');
+        });
+    }
+
+    /**
+     * Sets what answers HTTP requests: with a {@see Response}, or a string that is sent as text.
+     *
+     * @param callable(Request): (Response|string) $handler
+     */
+    public function request(callable $handler): self
+    {
+        return $this->on('request', function (Handling $handling) use ($handler): array {
+            $head = $handling->frame->head;
+            $body = (string) $handling->frame->part($head['data'] ?? 0);
+            $result = $handler(Request::from($head['request'], $body));
+            $response = is_string($result)
+                ? new Response(200, $result, ['Content-Type' => 'text/plain; charset=utf-8'])
+                : $result;
+            if (!$response instanceof Response) {
+                throw new CallerException('a request handler returns a Response or a string');
+            }
+            if ($response->stream !== null) {
+                self::streamed($response, $handling);
+                return [];
+            }
+            return ['reply' => self::responded($response, $handling)];
+        });
+    }
+
+    /**
+     * Sets what decides who connects, where clients of Centrifugo's protocol come without a token.
+     *
+     * @param callable(Event): (Decision|null|void) $handler Nothing grants it without more.
+     */
+    public function connect(callable $handler): self
+    {
+        return $this->hook('connect', $handler);
+    }
+
+    /**
+     * Sets what decides whether a connection goes on at the end of its time.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function refresh(callable $handler): self
+    {
+        return $this->hook('refresh', $handler);
+    }
+
+    /**
+     * Sets what decides who subscribes.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function subscribe(callable $handler): self
+    {
+        return $this->hook('subscribe', $handler);
+    }
+
+    /**
+     * Sets what decides whether a subscription goes on at the end of its time.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function subRefresh(callable $handler): self
+    {
+        return $this->hook('sub_refresh', $handler);
+    }
+
+    /**
+     * Sets what decides about publications of clients, and may change them.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function publish(callable $handler): self
+    {
+        return $this->hook('publish', $handler);
+    }
+
+    /**
+     * Sets what answers calls of clients, with the data of a {@see Grant}.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function rpc(callable $handler): self
+    {
+        return $this->hook('rpc', $handler);
+    }
+
+    /**
+     * Sets what handles messages of clients that expect no answer.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function clientMessage(callable $handler): self
+    {
+        return $this->hook('client_message', $handler);
+    }
+
+    /**
+     * Sets what is done when a client of Centrifugo's protocol is gone.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function disconnect(callable $handler): self
+    {
+        return $this->hook('disconnect', $handler);
+    }
+
+    /**
+     * Returns a client for calls of the API in handlers, such as pushes and presence. It needs no key.
+     *
+     * ```php
+     * $app->message(fn (Veche\Connection $conn, string $data) => $app->client()->publish('room:1', $data));
+     * ```
+     */
+    public function client(): ClientInterface
+    {
+        return $this->client ?? new WorkerClient();
+    }
+
+    /**
+     * Has {@see client()} return another one, such as a {@see Testing\FakeClient}.
+     */
+    public function useClient(ClientInterface $client): void
+    {
+        $this->client = $client;
+    }
+
+    /**
+     * Returns a connection by its id, on whatever worker of Veche it is. What is wanted of one that is gone is dropped.
+     *
+     * ```php
+     * $app->connection($id)->send('you are next');
+     * ```
+     */
+    public function connection(string $id): Connection
+    {
+        return new Connection(Engine::current()->effects(), $id, isOwn: false);
+    }
+
+    /**
+     * Returns ids of a user's connections, for {@see connection()}.
+     *
+     * @param int $limit At most 10,000.
+     * @return list<string>
+     */
+    public function connectionsOf(string $user, int $limit = 1000): array
+    {
+        $head = Engine::current()->call('connections', ['user' => $user, 'limit' => $limit])->head;
+        return $head['connections'] ?? [];
+    }
+
+    /**
+     * Writes to the server's log. What is written to standard output goes there too, without a level.
+     *
+     * @param string $level `debug`, `info`, `warn` or `error`.
+     */
+    public function log(string $text, string $level = 'info'): void
+    {
+        Engine::current()->effects()->add(['effect' => 'log', 'level' => $level, 'text' => $text]);
+    }
+
+    /**
+     * Pushes to all connections of a user, without an answer. {@see client()} pushes with one.
+     */
+    public function pushTo(string $user, mixed $data): void
+    {
+        $effects = Engine::current()->effects();
+        $effects->add(['effect' => 'push', 'user' => $user] + $effects->data($data));
+    }
+
+    /**
+     * Publishes to all subscribers of a channel, without an answer. {@see client()} publishes with one.
+     */
+    public function publishTo(string $channel, mixed $data): void
+    {
+        $effects = Engine::current()->effects();
+        $effects->add(['effect' => 'publish', 'channel' => $channel] + $effects->data($data));
+    }
+
+    /**
+     * Handles events until Veche stops the worker.
+     *
+     * @throws CallerException if the program was not started by Veche
+     */
+    public function run(): void
+    {
+        $descriptor = getenv('VECHE_FD');
+        if (!is_string($descriptor) || preg_match('/^\d{1,4}$/', $descriptor) !== 1) {
+            throw new CallerException('Veche starts this program: name it as the command of an [[app]]');
+        }
+        $stream = fopen("php://fd/$descriptor", 'r+');
+        if ($stream === false) {
+            throw new CallerException("descriptor $descriptor is not open");
+        }
+        $engine = $this->engine();
+        register_shutdown_function(static function () use ($engine, $stream): void {
+            $fatal = error_get_last();
+            if ($fatal !== null && ($fatal['type'] & (E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR)) !== 0) {
+                $engine->fail("{$fatal['message']} in {$fatal['file']}:{$fatal['line']}");
+                @fwrite($stream, $engine->takeOutput());
+            }
+        });
+        (new Runner($stream, $engine))->run();
+    }
+
+    /**
+     * Handles one event outside of a worker: takes its frame, and returns the frames up to its answer.
+     *
+     * For carriers that bring each event in a request of its own. Calls of {@see client()} need {@see useClient()}
+     * then, and other calls fail.
+     *
+     * @throws VecheException if this is no frame of an event
+     */
+    public function handle(string $frame): string
+    {
+        $engine = $this->engine();
+        $engine->takeOutput();
+        $engine->receive($frame);
+        while (($wakesAt = $engine->wakesAt()) !== null) {
+            usleep((int) max(0, ($wakesAt - Runner::now()) * 1e6));
+            $engine->wake(Runner::now());
+        }
+        $engine->abandon('there is nothing to ask: this event came without a socket');
+        return $engine->takeOutput();
+    }
+
+    /**
+     * Returns the application as a machine of bytes.
+     *
+     * @internal
+     */
+    public function engine(): Engine
+    {
+        return new Engine(
+            array_keys($this->handlers),
+            $this->concurrency,
+            fn (Handling $handling): array => $this->handlers[$handling->event]($handling) ?? [],
+        );
+    }
+
+    private function on(string $event, Closure $handler): self
+    {
+        if (isset($this->handlers[$event])) {
+            throw new CallerException("there is a handler of \"$event\" already");
+        }
+        $this->handlers[$event] = $handler;
+        return $this;
+    }
+
+    private function hook(string $event, callable $handler): self
+    {
+        return $this->on($event, static function (Handling $handling) use ($event, $handler): array {
+            $decision = $handler(Event::from($handling->frame));
+            $isAnswered = !in_array($event, ['client_message', 'disconnect'], true);
+            if ($decision === null) {
+                return $isAnswered ? ['reply' => (new Grant())->reply($handling->effects)] : [];
+            }
+            if (!$decision instanceof Decision) {
+                throw new CallerException('a handler of a command returns a Grant, a Refusal or a Disconnection');
+            }
+            return ['reply' => $decision->reply($handling->effects)];
+        });
+    }
+
+    private static function own(Handling $handling, ?Request $request = null): Connection
+    {
+        $head = $handling->frame->head;
+        return new Connection(
+            $handling->effects,
+            $head['connection'],
+            $head['user'] ?? null,
+            $head['attributes'] ?? [],
+            $request,
+        );
+    }
+
+    private static function streamed(Response $response, Handling $handling): void
+    {
+        $begin = ['effect' => 'begin', 'status' => $response->status];
+        $headers = $response->headerList();
+        $handling->effects->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
+        try {
+            foreach ($response->stream ?? [] as $part) {
+                if ($part !== '') {
+                    Engine::current()->call('part', [], $part);
+                }
+            }
+        } catch (Throwable $error) {
+            // What was sent can't be taken back: the client notices by a response that breaks off.
+            $handling->effects->add(['effect' => 'end', 'complete' => false]);
+            $handling->effects->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
+            return;
+        }
+        $handling->effects->add(['effect' => 'end']);
+    }
+
+    /**
+     * @return array<string, mixed>
+     */
+    private static function responded(Response $response, Handling $handling): array
+    {
+        $headers = $response->headerList();
+        return ['status' => $response->status]
+            + ($headers === [] ? [] : ['headers' => $headers])
+            + ($response->file === null ? [] : ['file' => $response->file])
+            + ($response->body === '' ? [] : ['body' => $handling->effects->keep($response->body)]);
+    }
+}
+
+namespace Veche;
+
+/**
+ * Bytes that clients receive as a binary message.
+ *
+ * ```php
+ * $veche->push('ann', new Veche\Binary(file_get_contents('picture.png')));
+ * ```
+ */
+final class Binary
+{
+    public function __construct(public readonly string $bytes)
+    {
+    }
+}
+
+namespace Veche;
+
+use Psr\Log\LoggerInterface;
+use Veche\Exception\AuthenticationException;
+use Veche\Exception\CallerException;
+use Veche\Exception\NetworkException;
+use Veche\Exception\RateLimitException;
+use Veche\Exception\ServerException;
+use Veche\Exception\UnavailableException;
+use Veche\Exception\VecheException;
+use Veche\Http\CurlTransport;
+use Veche\Http\Response;
+use Veche\Http\StreamTransport;
+use Veche\Http\Transport;
+use Veche\Net\Address;
+use Veche\Net\Deadline;
+use Veche\Result\Fields;
+
+/**
+ * Calls Veche's API over HTTP, on a connection that is kept between calls.
+ *
+ * ```php
+ * $veche = new Veche\Client('http://127.0.0.1:8081', key: 'demo');
+ * $handed = $veche->push('tester01', 'hello')->handed;
+ * ```
+ *
+ * Calls are repeated after a failure only where that is safe: where nothing was sent, where the server said that
+ * nothing was done (it is stopping, or short of memory), or where a second time changes nothing, as for `history`. A
+ * publication belongs to the last kind if it has an idempotency key; `generateKeys` gives each one a key of its own.
+ */
+final class Client extends AbstractClient
+{
+    private const FIRST_PAUSE_S = 0.05;
+
+    private readonly Transport $transport;
+    private readonly string $base;
+
+    /**
+     * @param string $url Address of the internal listener; a path `/api` behind it is accepted.
+     * @param string|null $key One of the keys under `[api]`.
+     * @param float $timeout Seconds for one call with its repetitions.
+     * @param float $connectTimeout Seconds for opening a connection.
+     * @param int $retries How often a call is repeated at most.
+     * @param bool $generateKeys Give publications an idempotency key, so that they can be repeated.
+     * @param string|null $caFile Certificates to trust for https instead of the system's.
+     * @param LoggerInterface|null $logger Receives a warning for each repetition.
+     * @param Transport|null $transport By default {@see CurlTransport} where ext-curl is loaded, else
+     *     {@see StreamTransport}.
+     * @throws CallerException
+     */
+    public function __construct(
+        string $url,
+        private readonly ?string $key = null,
+        private readonly float $timeout = 5.0,
+        float $connectTimeout = 2.0,
+        private readonly int $retries = 2,
+        private readonly bool $generateKeys = false,
+        ?string $caFile = null,
+        private readonly ?LoggerInterface $logger = null,
+        ?Transport $transport = null,
+    ) {
+        $address = Address::parse($url, ['http', 'https']);
+        if ($key !== null && preg_match('/^[\x21-\x7e]+$/', $key) !== 1) {
+            throw new CallerException('a key consists of printable ASCII characters without spaces');
+        }
+        if ($timeout <= 0 || $connectTimeout <= 0 || $retries < 0) {
+            throw new CallerException('timeouts are positive, and retries at least 0');
+        }
+        $this->base = preg_replace('#(?:/api)?/*$#', '', $address->target) . '/api/';
+        $this->transport = $transport ?? (extension_loaded('curl')
+            ? new CurlTransport($url, $connectTimeout, $caFile)
+            : new StreamTransport($url, $connectTimeout, $caFile));
+    }
+
+    public function run(Command $command): mixed
+    {
+        if ($this->generateKeys && $command->publishes()) {
+            $command = $command->withIdempotencyKey(bin2hex(random_bytes(16)));
+        }
+        $body = $command->body();
+        $deadline = Deadline::in($this->timeout);
+        for ($attempt = 1;; $attempt++) {
+            try {
+                return $this->attempt($command, $body, $deadline);
+            } catch (VecheException $error) {
+                $pause = self::pause($error, $command, $attempt);
+                if ($attempt > $this->retries || $pause === null || $pause >= $deadline->remaining()) {
+                    throw $error;
+                }
+                $this->logger?->warning('Veche: {method} is repeated: {error}', [
+                    'method' => $command->method,
+                    'error' => $error->getMessage(),
+                    'exception' => $error,
+                ]);
+                usleep((int) ($pause * 1e6));
+            }
+        }
+    }
+
+    private function attempt(Command $command, string $body, Deadline $deadline): mixed
+    {
+        $headers = ['Content-Type' => 'application/json', 'User-Agent' => 'veche-php'];
+        if ($this->key !== null) {
+            $headers['X-API-Key'] = $this->key;
+        }
+        $path = $this->base . $command->method;
+        $response = $this->transport->post($path, $headers, $body, max(0.001, $deadline->remaining()));
+        $answer = Fields::decode($response->body);
+        if ($answer?->has('error')) {
+            $error = $answer->object('error');
+            throw self::error($response, $error->int('code'), $error->string('message'), $command);
+        }
+        if ($response->status !== 200 || $answer === null) {
+            throw self::error($response, 0, "unexpected answer with status $response->status", $command);
+        }
+        return $command->result($command->method === 'batch' ? $answer : $answer->object('result'));
+    }
+
+    /**
+     * Returns how long to wait before the call is repeated; null: it must not be.
+     */
+    private static function pause(VecheException $error, Command $command, int $attempt): ?float
+    {
+        $isRefused = $error instanceof UnavailableException || $error instanceof RateLimitException;
+        $isTransient = $isRefused || $error instanceof NetworkException;
+        if (!$isTransient || ($error->mayHaveRun && !$command->isRepeatable)) {
+            return null;
+        }
+        $asked = $isRefused ? $error->retryAfter : null;
+        // Different pauses, or clients that failed together would come back together.
+        return $asked ?? self::FIRST_PAUSE_S * 2 ** ($attempt - 1) * (0.5 + mt_rand() / mt_getrandmax());
+    }
+
+    private static function error(Response $response, int $code, string $message, Command $command): VecheException
+    {
+        $status = $response->status;
+        $shown = $code > 0 ? $code : $status;
+        $seconds = $response->headers['retry-after'] ?? '';
+        $retryAfter = preg_match('/^\d{1,6}$/', $seconds) === 1 ? (float) $seconds : null;
+        return match (true) {
+            $status === 401 => new AuthenticationException($message, $shown),
+            $status === 429 => new RateLimitException($message, $shown, $retryAfter),
+            $status === 503 => new UnavailableException($message, $shown, $retryAfter),
+            $code > 0 => ErrorCode::exception($code, $message, $command->publishes()),
+            $status === 404 => new CallerException("$message: is this the address of the internal listener?", $shown),
+            $status >= 400 && $status < 500 => new CallerException($message, $shown),
+            default => new ServerException($message, $shown, true),
+        };
+    }
+}
+
+namespace Veche;
+
+use Closure;
+use Veche\Exception\CallerException;
+use Veche\Exception\ServerException;
+use Veche\Exception\VecheException;
+use Veche\Result\ClientInfo;
+use Veche\Result\ConnectionInfo;
+use Veche\Result\Fields;
+use Veche\Result\History;
+use Veche\Result\Node;
+use Veche\Result\PresenceStats;
+use Veche\Result\Published;
+use Veche\Result\Reply;
+use Veche\Result\UserStatus;
+
+/**
+ * A call of the API that is not made yet. Its constructors are named as the methods of {@see ClientInterface}, which
+ * describes their parameters.
+ *
+ * ```php
+ * [$subscribed, $published] = $veche->batch(
+ *     Veche\Command::subscribe('ann', 'room:1'),
+ *     Veche\Command::publish('room:1', 'ann is here'),
+ * );
+ * echo $published->get()->handed;
+ * ```
+ */
+final class Command
+{
+    /** Most users or channels that one command may name. */
+    public const TARGETS_MAX = 1024;
+
+    private const PUBLISHING = ['push', 'publish', 'broadcast'];
+
+    /**
+     * @param string $method Name of the call, as in `/api/METHOD`.
+     * @param array<string, mixed> $parameters Members of the object that is sent.
+     * @param bool $isRepeatable Whether carrying it out twice has the same outcome as once.
+     * @param Closure(Fields): mixed $decode
+     * @param list<self> $commands Those of a batch.
+     */
+    private function __construct(
+        public readonly string $method,
+        public readonly array $parameters,
+        public readonly bool $isRepeatable,
+        private readonly Closure $decode,
+        public readonly array $commands = [],
+    ) {
+    }
+
+    /**
+     * @param string|list<string> $users
+     */
+    public static function push(string|array $users, mixed $data, ?PublishOptions $options = null): self
+    {
+        $target = is_string($users) ? ['user' => self::name('user', $users)] : ['users' => self::names('user', $users)];
+        return self::publication('push', $target, $data, $options, Published::from(...));
+    }
+
+    public static function publish(string $channel, mixed $data, ?PublishOptions $options = null): self
+    {
+        $target = ['channel' => self::name('channel', $channel)];
+        return self::publication('publish', $target, $data, $options, Published::from(...));
+    }
+
+    /**
+     * @param list<string> $channels
+     */
+    public static function broadcast(array $channels, mixed $data, ?PublishOptions $options = null): self
+    {
+        $target = ['channels' => self::names('channel', $channels)];
+        $decode = static fn (Fields $fields): array => array_values(
+            $fields->map('responses', static fn (Fields $one): Published => Published::from($one->object('result'))),
+        );
+        return self::publication('broadcast', $target, $data, $options, $decode);
+    }
+
+    /**
+     * @param list<string> $except
+     */
+    public static function disconnect(
+        string $user,
+        ?int $code = null,
+        string $reason = '',
+        ?string $client = null,
+        ?string $session = null,
+        array $except = [],
+    ): self {
+        if ($code !== null && ($code < 3000 || $code > 4999)) {
+            throw new CallerException('a close code is between 3000 and 4999');
+        }
+        if (strlen($reason) > 123) {
+            throw new CallerException('a close reason has at most 123 bytes');
+        }
+        if ($code === null && $reason !== '') {
+            throw new CallerException('a close reason needs a code');
+        }
+        $parameters = self::connections($user, $client, $session) + [
+            'disconnect' => $code === null ? null : ['code' => $code, 'reason' => $reason],
+            'whitelist' => $except === [] ? null : array_values($except),
+        ];
+        // The count is missing where not all connections are meant.
+        $decode = static fn (Fields $fields): ?int => $fields->optionalInt('disconnected');
+        return self::of('disconnect', $parameters, false, $decode);
+    }
+
+    /**
+     * @param array<string, bool> $override
+     */
+    public static function subscribe(
+        string $user,
+        string $channel,
+        mixed $info = null,
+        mixed $data = null,
+        ?Position $recoverSince = null,
+        ?int $expireAt = null,
+        array $override = [],
+        ?string $client = null,
+        ?string $session = null,
+    ): self {
+        $flags = array_map(static fn (bool $value): array => ['value' => $value], $override);
+        $parameters = self::connections($user, $client, $session) + [
+            'channel' => self::name('channel', $channel),
+            'recover_since' => $recoverSince?->parameters(),
+            'expire_at' => self::time($expireAt),
+            'override' => $flags === [] ? null : (object) $flags,
+        ];
+        $parameters += self::value('info', $info) + self::value('data', $data);
+        return self::of('subscribe', $parameters, false);
+    }
+
+    public static function unsubscribe(
+        string $user,
+        string $channel,
+        ?string $client = null,
+        ?string $session = null,
+    ): self {
+        $parameters = self::connections($user, $client, $session) + ['channel' => self::name('channel', $channel)];
+        return self::of('unsubscribe', $parameters, false);
+    }
+
+    public static function refresh(
+        string $user,
+        ?int $expireAt = null,
+        bool $expired = false,
+        mixed $info = null,
+        ?string $client = null,
+        ?string $session = null,
+    ): self {
+        $parameters = self::connections($user, $client, $session) + [
+            'expired' => $expired ?: null,
+            'expire_at' => self::time($expireAt),
+            'info' => $info,
+        ];
+        return self::of('refresh', $parameters, !$expired);
+    }
+
+    public static function userStatus(string $user): self
+    {
+        return self::of('user_status', ['user' => self::name('user', $user)], true, UserStatus::from(...));
+    }
+
+    public static function blockUser(string $user, ?int $expireAt = null): self
+    {
+        $parameters = ['user' => self::name('user', $user), 'expire_at' => self::time($expireAt)];
+        $decode = static fn (Fields $fields): int => $fields->int('disconnected');
+        return self::of('block_user', $parameters, true, $decode);
+    }
+
+    public static function unblockUser(string $user): self
+    {
+        return self::of('unblock_user', ['user' => self::name('user', $user)], true);
+    }
+
+    public static function revokeToken(string $uid, ?int $expireAt = null): self
+    {
+        $parameters = ['uid' => self::name('uid', $uid, 255), 'expire_at' => self::time($expireAt)];
+        return self::of('revoke_token', $parameters, true);
+    }
+
+    public static function invalidateUserTokens(string $user, ?int $issuedBefore = null, ?int $expireAt = null): self
+    {
+        $parameters = [
+            'user' => self::name('user', $user),
+            'issued_before' => self::time($issuedBefore),
+            'expire_at' => self::time($expireAt),
+        ];
+        // Without a time it is the time of the call.
+        return self::of('invalidate_user_tokens', $parameters, $issuedBefore !== null);
+    }
+
+    public static function history(
+        string $channel,
+        int $limit = 0,
+        ?Position $since = null,
+        bool $reverse = false,
+    ): self {
+        $parameters = [
+            'channel' => self::name('channel', $channel),
+            'limit' => max($limit, -1),
+            'since' => $since?->parameters(),
+            'reverse' => $reverse ?: null,
+        ];
+        return self::of('history', $parameters, true, History::from(...));
+    }
+
+    public static function historyRemove(string $channel): self
+    {
+        return self::of('history_remove', ['channel' => self::name('channel', $channel)], false);
+    }
+
+    public static function presence(string $channel): self
+    {
+        $decode = static fn (Fields $fields): array => $fields->map('presence', ClientInfo::from(...));
+        return self::of('presence', ['channel' => self::name('channel', $channel)], true, $decode);
+    }
+
+    public static function presenceStats(string $channel): self
+    {
+        $parameters = ['channel' => self::name('channel', $channel)];
+        return self::of('presence_stats', $parameters, true, PresenceStats::from(...));
+    }
+
+    public static function channels(?string $pattern = null): self
+    {
+        $clients = static fn (Fields $one): int => $one->int('num_clients');
+        $decode = static fn (Fields $fields): array => $fields->map('channels', $clients);
+        return self::of('channels', ['pattern' => $pattern], true, $decode);
+    }
+
+    public static function connectionsOfUser(string $user, ?string $appName = null): self
+    {
+        return self::listing(['user' => self::name('user', $user), 'name' => $appName]);
+    }
+
+    public static function connectionsOfChannel(string $channel, ?string $appName = null): self
+    {
+        return self::listing(['channel' => self::name('channel', $channel), 'name' => $appName]);
+    }
+
+    public static function info(): self
+    {
+        $decode = static fn (Fields $fields): array => array_values($fields->map('nodes', Node::from(...)));
+        return self::of('info', [], true, $decode);
+    }
+
+    /**
+     * Combines up to 1,000 commands in one call.
+     */
+    public static function batch(self ...$commands): self
+    {
+        if ($commands === [] || count($commands) > 1000) {
+            throw new CallerException('a batch has 1 to 1000 commands');
+        }
+        $commands = array_values($commands);
+        $objects = array_map(static fn (self $one): string => "{\"$one->method\":{$one->body()}}", $commands);
+        $decode = static function (Fields $fields) use ($commands): array {
+            $replies = array_values($fields->map('replies', static fn (Fields $reply): Fields => $reply));
+            if (count($replies) !== count($commands)) {
+                throw new ServerException('unexpected answer: not one reply for each command', 0, true);
+            }
+            return array_map(static fn (self $one, Fields $reply): Reply => $one->reply($reply), $commands, $replies);
+        };
+        $isRepeatable = array_filter($commands, static fn (self $one): bool => !$one->isRepeatable) === [];
+        $parameters = ['commands' => new Json('[' . implode(',', $objects) . ']')];
+        return new self('batch', $parameters, $isRepeatable, $decode, $commands);
+    }
+
+    /**
+     * Returns the command with an idempotency key, unless it has one or publishes nothing.
+     *
+     * @internal
+     */
+    public function withIdempotencyKey(string $key): self
+    {
+        if ($this->isRepeatable || !$this->publishes()) {
+            return $this;
+        }
+        return new self($this->method, $this->parameters + ['idempotency_key' => $key], true, $this->decode);
+    }
+
+    /**
+     * Returns whether it does nothing but publish.
+     */
+    public function publishes(): bool
+    {
+        return in_array($this->method, self::PUBLISHING, true);
+    }
+
+    /**
+     * Encodes the parameters as a JSON object, with further members behind them.
+     *
+     * @internal
+     * @param array<string, mixed> $more
+     */
+    public function body(array $more = []): string
+    {
+        $members = [];
+        foreach ($this->parameters + $more as $name => $value) {
+            $members[] = "\"$name\":" . Json::encode($value);
+        }
+        return '{' . implode(',', $members) . '}';
+    }
+
+    /**
+     * Decodes the result.
+     *
+     * @internal
+     */
+    public function result(Fields $result): mixed
+    {
+        return ($this->decode)($result);
+    }
+
+    /**
+     * Decodes an answer, `{"result":…}` or `{"error":…}`; of a batch it is the replies themselves.
+     *
+     * @internal
+     * @throws VecheException
+     */
+    public function answered(string $json): mixed
+    {
+        $answer = Fields::decode($json) ?? throw new ServerException('unexpected answer: no JSON object', 0, true);
+        if ($answer->has('error')) {
+            $error = $answer->object('error');
+            throw ErrorCode::exception($error->int('code'), $error->string('message'), $this->publishes());
+        }
+        return $this->result($answer->object('result'));
+    }
+
+    private function reply(Fields $reply): Reply
+    {
+        if ($reply->has('error')) {
+            $error = $reply->object('error');
+            $code = $error->int('code');
+            return new Reply(null, ErrorCode::exception($code, $error->string('message'), $this->publishes()));
+        }
+        return new Reply($this->result($reply->object($this->method)));
+    }
+
+    /**
+     * @param array<string, mixed> $target
+     * @param Closure(Fields): mixed $decode
+     */
+    private static function publication(
+        string $method,
+        array $target,
+        mixed $data,
+        ?PublishOptions $options,
+        Closure $decode,
+    ): self {
+        $options ??= new PublishOptions();
+        $payload = $data instanceof Binary ? ['binary' => base64_encode($data->bytes)] : ['data' => $data];
+        if (is_string($data)) {
+            // Found here rather than when it is sent, so that the exception points to the caller.
+            Json::encode($data);
+        }
+        $isRepeatable = $options->idempotencyKey !== null;
+        return new self($method, $target + $payload + $options->parameters(), $isRepeatable, $decode);
+    }
+
+    /**
+     * @param array<string, mixed> $parameters
+     */
+    private static function listing(array $parameters): self
+    {
+        $decode = static fn (Fields $fields): array => $fields->map('connections', ConnectionInfo::from(...));
+        return self::of('connections', $parameters, true, $decode);
+    }
+
+    /**
+     * @param array<string, mixed> $parameters Those that are null are left out.
+     * @param (Closure(Fields): mixed)|null $decode
+     */
+    private static function of(string $method, array $parameters, bool $isRepeatable, ?Closure $decode = null): self
+    {
+        $parameters = array_filter($parameters, static fn (mixed $value): bool => $value !== null);
+        return new self($method, $parameters, $isRepeatable, $decode ?? static fn (): mixed => null);
+    }
+
+    /**
+     * @return array<string, mixed>
+     */
+    private static function connections(string $user, ?string $client, ?string $session): array
+    {
+        // Anonymous clients have no user and are named by their id.
+        if ($user === '' && $client === null && $session === null) {
+            throw new CallerException('user is empty');
+        }
+        return ['user' => $user, 'client' => $client, 'session' => $session];
+    }
+
+    /**
+     * @return array<string, mixed>
+     */
+    private static function value(string $name, mixed $value): array
+    {
+        return $value instanceof Binary ? ["b64$name" => base64_encode($value->bytes)] : [$name => $value];
+    }
+
+    private static function time(?int $seconds): ?int
+    {
+        return $seconds === null || $seconds >= 0 ? $seconds : throw new CallerException('a time is negative');
+    }
+
+    private static function name(string $kind, string $name, int $bytesMax = 254): string
+    {
+        $problem = match (true) {
+            $name === '' => "$kind is empty",
+            $kind !== 'channel' && strlen($name) > $bytesMax => "$kind has more than $bytesMax bytes",
+            $kind !== 'uid' && preg_match('/[\x00-\x1f\x7f]/', $name) === 1 => "$kind has control characters",
+            preg_match('//u', $name) !== 1 => "$kind is not UTF-8",
+            default => null,
+        };
+        return $problem === null ? $name : throw new CallerException($problem);
+    }
+
+    /**
+     * @param array<array-key, mixed> $names
+     * @return list<string>
+     */
+    private static function names(string $kind, array $names): array
+    {
+        if ($names === [] || count($names) > self::TARGETS_MAX) {
+            throw new CallerException("a command names 1 to 1024 {$kind}s");
+        }
+        $checked = [];
+        foreach ($names as $name) {
+            $isText = is_string($name) || is_int($name);
+            $checked[] = $isText ? self::name($kind, (string) $name) : throw new CallerException("$kind is no string");
+        }
+        return $checked;
+    }
+}
+
+namespace Veche;
+
+use Veche\Exception\CallerException;
+use Veche\Worker\Effects;
+use Veche\Worker\Engine;
+
+/**
+ * A WebSocket connection, as a handler sees it. Veche holds the connection; what is wanted of it here is done when the
+ * handler returns, or calls something that waits.
+ */
+final class Connection
+{
+    private ?string $protocol = null;
+    private ?string $named = null;
+
+    /**
+     * @param string $id Id of the connection; {@see App::connection()} makes a connection of it elsewhere.
+     * @param string|null $user The user, where the route or the `open` handler has named one.
+     * @param array<string, bool|int|float|string> $attributes
+     * @param Request|null $request The handshake, in an `open` handler.
+     * @internal Handlers are given connections.
+     */
+    public function __construct(
+        private readonly Effects $effects,
+        public readonly string $id,
+        public readonly ?string $user = null,
+        private array $attributes = [],
+        public readonly ?Request $request = null,
+        private readonly bool $isOwn = true,
+    ) {
+    }
+
+    /**
+     * Sends a text message.
+     */
+    public function send(string $text): void
+    {
+        $this->effect('send', ['data' => $this->effects->keep($text)]);
+    }
+
+    /**
+     * Sends a binary message.
+     */
+    public function sendBinary(string $bytes): void
+    {
+        $this->effect('send', ['data_kind' => 'binary', 'data' => $this->effects->keep($bytes)]);
+    }
+
+    /**
+     * Closes the connection.
+     *
+     * @param int $code 1000, or from 3000 to 4999.
+     * @param string $reason At most 123 bytes.
+     */
+    public function close(int $code = 1000, string $reason = ''): void
+    {
+        $this->effect('close', ['code' => $code] + ($reason === '' ? [] : ['reason' => $reason]));
+    }
+
+    /**
+     * Subscribes the connection to a channel.
+     */
+    public function subscribe(string $channel): void
+    {
+        $this->effect('subscribe', ['channel' => $channel]);
+    }
+
+    /**
+     * Subscribes the connection to a channel, and returns once it gets each publication.
+     *
+     * ```php
+     * $joined = $conn->join('orders', since: $conn->request->query('since'));
+     * if ($joined->recovered !== true) {
+     *     $conn->send(json_encode(['orders' => orders(), 'position' => $joined->position]));
+     * }
+     * ```
+     *
+     * @param string|null $since Position up to which the client knows the channel, as `EPOCH:OFFSET`.
+     * @throws CallerException if Veche refuses
+     */
+    public function join(string $channel, ?string $since = null): Joined
+    {
+        $head = $this->call('subscribe', ['channel' => $channel, 'since' => $since]);
+        return new Joined($head['position'] ?? null, $head['recovered'] ?? null);
+    }
+
+    /**
+     * Takes another token in place of the one that has opened the connection.
+     *
+     * @return int|null For how many seconds it holds; null: without end.
+     * @throws CallerException if the token does not hold
+     */
+    public function renew(string $token): ?int
+    {
+        return $this->call('renew', ['token' => $token])['expires_in'] ?? null;
+    }
+
+    /**
+     * Returns whether the connection is open.
+     */
+    public function isOpen(): bool
+    {
+        return $this->call('connection', [])['open'] ?? false;
+    }
+
+    /**
+     * Unsubscribes the connection from a channel.
+     */
+    public function unsubscribe(string $channel): void
+    {
+        $this->effect('unsubscribe', ['channel' => $channel]);
+    }
+
+    /**
+     * Returns an attribute of the connection.
+     */
+    public function get(string $name): bool|int|float|string|null
+    {
+        return $this->attributes[$name] ?? null;
+    }
+
+    /**
+     * Sets an attribute of the connection; null removes it. Veche keeps attributes, so they outlive this process.
+     *
+     * ```php
+     * $conn->set('visits', ($conn->get('visits') ?? 0) + 1);
+     * ```
+     */
+    public function set(string $name, bool|int|float|string|null $value): void
+    {
+        if ($value === null) {
+            unset($this->attributes[$name]);
+        } else {
+            $this->attributes[$name] = $value;
+        }
+        $this->effect('attributes', ['set' => (object) [$name => $value]]);
+    }
+
+    /**
+     * Names the user of the connection. Only in an `open` handler.
+     *
+     * @throws CallerException
+     */
+    public function identify(string $user): void
+    {
+        $this->inOpen();
+        $this->named = $user;
+    }
+
+    /**
+     * Chooses one of the subprotocols that the client offers. Only in an `open` handler.
+     *
+     * @throws CallerException
+     */
+    public function chooseProtocol(string $protocol): void
+    {
+        $this->inOpen();
+        $this->protocol = $protocol;
+    }
+
+    /**
+     * Returns the reply to an open event.
+     *
+     * @internal
+     * @return array<string, string>
+     */
+    public function reply(): array
+    {
+        $reply = ['user' => $this->named, 'protocol' => $this->protocol];
+        return array_filter($reply, static fn (?string $one): bool => $one !== null);
+    }
+
+    private function inOpen(): void
+    {
+        if ($this->request === null) {
+            throw new CallerException('this is possible in an open handler only');
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     * @return array<string, mixed>
+     */
+    private function call(string $call, array $head): array
+    {
+        return Engine::current()->call($call, ['connection' => $this->isOwn ? null : $this->id] + $head)->head;
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function effect(string $effect, array $head): void
+    {
+        $whose = $this->isOwn ? ['effect' => $effect] : ['effect' => $effect, 'connection' => $this->id];
+        $this->effects->add($whose + $head);
+    }
+}
+
+namespace Veche;
+
+use Veche\Exception\AuthenticationException;
+use Veche\Exception\CallerException;
+use Veche\Exception\RateLimitException;
+use Veche\Exception\ServerException;
+use Veche\Exception\UnavailableException;
+use Veche\Exception\VecheException;
+
+/**
+ * Error codes of Veche's API, as `getCode()` of an exception returns them.
+ */
+final class ErrorCode
+{
+    /** The server failed. */
+    public const INTERNAL = 100;
+
+    /** The API key is missing or wrong. */
+    public const UNAUTHORIZED = 101;
+
+    /** No `[[namespace]]` is for the channel, and `unknown_namespace` is `"error"`. */
+    public const UNKNOWN_CHANNEL = 102;
+
+    /** The server has no such call. */
+    public const METHOD_NOT_FOUND = 104;
+
+    /** The answer has too many elements, or a list on the server is full. */
+    public const LIMIT_EXCEEDED = 106;
+
+    /** An argument is wrong; the message says which one. */
+    public const BAD_REQUEST = 107;
+
+    /** The channel keeps no history or no presence. */
+    public const NOT_AVAILABLE = 108;
+
+    /** The key publishes too fast. */
+    public const TOO_MANY_REQUESTS = 111;
+
+    /** The position belongs to another epoch of the channel. */
+    public const UNRECOVERABLE_POSITION = 112;
+
+    private function __construct()
+    {
+    }
+
+    /**
+     * Returns the exception for an error in an answer.
+     *
+     * @internal
+     * @param bool $isPublication Error 106 of a publication means that the server is short of memory.
+     */
+    public static function exception(int $code, string $message, bool $isPublication): VecheException
+    {
+        return match (true) {
+            $code === self::UNAUTHORIZED => new AuthenticationException($message, $code),
+            $code === self::TOO_MANY_REQUESTS => new RateLimitException($message, $code),
+            $code === self::LIMIT_EXCEEDED && $isPublication => new UnavailableException($message, $code),
+            $code === self::INTERNAL => new ServerException($message, $code, true),
+            default => new CallerException($message, $code),
+        };
+    }
+}
+
+namespace Veche\Exception;
+
+use RuntimeException;
+use Throwable;
+use Veche\Fault;
+
+/**
+ * Base class of all exceptions that this package throws.
+ *
+ * `getCode()` is the error code of Veche's API, the HTTP status where there is no such code, or 0.
+ */
+abstract class VecheException extends RuntimeException
+{
+    /**
+     * @param bool $mayHaveRun Whether the server may have carried out the call all the same, for example because the
+     *     connection broke before the answer came. If false, nothing of the call was done.
+     */
+    public function __construct(
+        string $message,
+        int $code = 0,
+        public readonly bool $mayHaveRun = false,
+        ?Throwable $previous = null,
+    ) {
+        parent::__construct($message, $code, $previous);
+    }
+
+    /**
+     * Returns which side has to change something.
+     */
+    abstract public function fault(): Fault;
+}
+
+namespace Veche\Exception;
+
+use Veche\Fault;
+
+/**
+ * The call is wrong: an argument out of range, an unknown channel, a feature that the namespace does not have.
+ *
+ * Nothing was done. The code is one of {@see \Veche\ErrorCode}, or 0 if the call was refused before it was sent.
+ */
+class CallerException extends VecheException
+{
+    public function fault(): Fault
+    {
+        return Fault::Caller;
+    }
+}
+
+namespace Veche\Exception;
+
+/**
+ * The API key is missing or wrong.
+ */
+class AuthenticationException extends CallerException
+{
+}
+
+namespace Veche\Exception;
+
+use Veche\Fault;
+
+/**
+ * A WebSocket connection has ended. `getCode()` is the close code, `reason` the peer's words.
+ *
+ * The code is 1006 where the connection ended without a Close frame, and 1005 where the frame had no code.
+ */
+class ClosedException extends VecheException
+{
+    public function __construct(int $code, public readonly string $reason = '')
+    {
+        $words = $reason === '' ? '' : ": $reason";
+        parent::__construct("the WebSocket was closed with code $code$words", $code, true);
+    }
+
+    public function fault(): Fault
+    {
+        return match (true) {
+            $this->code === 1006 => Fault::Network,
+            in_array($this->code, [1000, 1001, 1005, 1011, 1012, 1013, 1014], true) => Fault::Server,
+            default => Fault::Caller,
+        };
+    }
+}
+
+namespace Veche\Exception;
+
+use Veche\Fault;
+
+/**
+ * The server could not be reached, or the connection broke.
+ *
+ * `mayHaveRun` says whether the call had been sent by then.
+ */
+class NetworkException extends VecheException
+{
+    public function fault(): Fault
+    {
+        return Fault::Network;
+    }
+}
+
+namespace Veche\Exception;
+
+use Veche\Fault;
+
+/**
+ * The server failed, or answered with something that this package does not understand.
+ */
+class ServerException extends VecheException
+{
+    public function fault(): Fault
+    {
+        return Fault::Server;
+    }
+}
+
+namespace Veche\Exception;
+
+/**
+ * A WebSocket peer broke RFC 6455. The code is the close code that the peer was sent.
+ */
+class ProtocolException extends ServerException
+{
+}
+
+namespace Veche\Exception;
+
+use Throwable;
+
+/**
+ * The key publishes more than `publish_rate` allows, or the address has shown too many wrong keys. Nothing was done.
+ */
+class RateLimitException extends CallerException
+{
+    /**
+     * @param float|null $retryAfter Seconds after which the server takes such calls again, if it said so.
+     */
+    public function __construct(
+        string $message,
+        int $code = 0,
+        public readonly ?float $retryAfter = null,
+        ?Throwable $previous = null,
+    ) {
+        parent::__construct($message, $code, false, $previous);
+    }
+}
+
+namespace Veche\Exception;
+
+/**
+ * Nothing came in time. `mayHaveRun` says whether the call had been sent by then.
+ */
+class TimeoutException extends NetworkException
+{
+}
+
+namespace Veche\Exception;
+
+use Throwable;
+
+/**
+ * The server is starting, stopping, or short of memory. Nothing was done, so the call can be made again.
+ */
+class UnavailableException extends ServerException
+{
+    /**
+     * @param float|null $retryAfter Seconds after which to try again, if the server said so.
+     */
+    public function __construct(
+        string $message,
+        int $code = 0,
+        public readonly ?float $retryAfter = null,
+        ?Throwable $previous = null,
+    ) {
+        parent::__construct($message, $code, false, $previous);
+    }
+}
+
+namespace Veche;
+
+/**
+ * Says which side has to change something before a failed call can succeed.
+ *
+ * ```php
+ * try {
+ *     $veche->push('ann', 'hello');
+ * } catch (Veche\Exception\VecheException $error) {
+ *     if ($error->fault() === Veche\Fault::Caller) {
+ *         throw $error;                // a bug or a wrong key: trying again does not help
+ *     }
+ *     $queue->later('push', 'ann');    // the network or the server: try again later
+ * }
+ * ```
+ */
+enum Fault
+{
+    /** The call itself: a wrong argument, a wrong key, or more calls than the key may make. */
+    case Caller;
+
+    /** The way to the server: refused, broken off, or too slow. */
+    case Network;
+
+    /** The server: it failed, is stopping, or answered with something unexpected. */
+    case Server;
+}
+
+namespace Veche\Hook;
+
+/**
+ * The client of Centrifugo's protocol that an event is about.
+ */
+final class Caller
+{
+    /**
+     * @param string $id Id of the client.
+     * @param string|null $user The user; null before it is known, and for anonymous clients.
+     * @param string $transport Such as `websocket`.
+     * @param string $protocol `json` or `protobuf`.
+     * @param string $name Name that the client's SDK gave.
+     * @param string $version Version that the client's SDK gave.
+     * @param string $remote Address of the client.
+     * @param list<array{string, string}> $headers Headers that the route passes on, with names in lower case.
+     * @param mixed $meta What the application keeps of the connection.
+     */
+    public function __construct(
+        public readonly string $id,
+        public readonly ?string $user,
+        public readonly string $transport,
+        public readonly string $protocol,
+        public readonly string $name,
+        public readonly string $version,
+        public readonly string $remote,
+        public readonly array $headers,
+        public readonly mixed $meta,
+    ) {
+    }
+}
+
+namespace Veche\Hook;
+
+use Veche\Worker\Effects;
+
+/**
+ * What a handler decides about a command: a {@see Grant}, a {@see Refusal}, or a {@see Disconnection}.
+ */
+interface Decision
+{
+    /**
+     * Returns the reply of the answer, with its data kept in the effects.
+     *
+     * @internal
+     * @return array<string, mixed>
+     */
+    public function reply(Effects $effects): array;
+}
+
+namespace Veche\Hook;
+
+use Veche\Exception\CallerException;
+use Veche\Worker\Effects;
+
+/**
+ * Answers a command by closing the connection of its client.
+ */
+final class Disconnection implements Decision
+{
+    /**
+     * @param int $code From 3000 to 4999.
+     * @throws CallerException
+     */
+    public function __construct(public readonly int $code, public readonly string $reason = '')
+    {
+        if ($code < 3000 || $code > 4999) {
+            throw new CallerException('a close code is between 3000 and 4999');
+        }
+    }
+
+    public function reply(Effects $effects): array
+    {
+        return ['disconnect' => ['code' => $this->code, 'reason' => $this->reason]];
+    }
+}
+
+namespace Veche\Hook;
+
+use Veche\Binary;
+use Veche\Worker\Frame;
+
+/**
+ * A command of a client of Centrifugo's protocol that the application decides on.
+ */
+final class Event
+{
+    /**
+     * @param string $name `connect`, `refresh`, `subscribe`, `sub_refresh`, `publish`, `rpc`, `client_message` or
+     *     `disconnect`.
+     * @param string|null $channel Of `subscribe`, `sub_refresh` and `publish`.
+     * @param string|null $method Of `rpc`.
+     * @param string|null $token The token that came with the command.
+     * @param list<string> $channels Of `connect`: channels that a client that comes back was given before.
+     * @param mixed $data Decoded JSON with objects as arrays, or text, or a {@see Binary}.
+     * @param int|null $code Of `disconnect`: the close code.
+     * @param string|null $reason Of `disconnect`.
+     */
+    public function __construct(
+        public readonly string $name,
+        public readonly Caller $client,
+        public readonly ?string $channel = null,
+        public readonly ?string $method = null,
+        public readonly ?string $token = null,
+        public readonly array $channels = [],
+        public readonly mixed $data = null,
+        public readonly ?int $code = null,
+        public readonly ?string $reason = null,
+    ) {
+    }
+
+    /**
+     * @internal
+     */
+    public static function from(Frame $frame): self
+    {
+        $head = $frame->head;
+        $client = $head['client'] ?? [];
+        $meta = $frame->part($client['meta'] ?? null);
+        $caller = new Caller(
+            $client['id'] ?? '',
+            $head['user'] ?? null,
+            $client['transport'] ?? '',
+            $client['protocol'] ?? '',
+            $client['name'] ?? '',
+            $client['version'] ?? '',
+            $client['remote'] ?? '',
+            $client['headers'] ?? [],
+            $meta === null ? null : json_decode($meta, true),
+        );
+        $data = $frame->part($head['data'] ?? null);
+        return new self(
+            $head['event'],
+            $caller,
+            $head['channel'] ?? null,
+            $head['method'] ?? null,
+            $head['token'] ?? null,
+            $head['channels'] ?? [],
+            match (true) {
+                $data === null => null,
+                ($head['data_kind'] ?? 'json') === 'json' => json_decode($data, true),
+                $head['data_kind'] === 'binary' => new Binary($data),
+                default => $data,
+            },
+            $head['code'] ?? null,
+            $head['reason'] ?? null,
+        );
+    }
+}
+
+namespace Veche\Hook;
+
+use Veche\Binary;
+use Veche\Json;
+use Veche\Worker\Effects;
+
+/**
+ * Carries a command out, with what the application adds to it. Which members mean something depends on the command.
+ *
+ * ```php
+ * $app->connect(fn (Veche\Hook\Event $event) => new Veche\Hook\Grant(user: 'ann', channels: ['news']));
+ * $app->rpc(fn (Veche\Hook\Event $event) => new Veche\Hook\Grant(data: array_sum($event->data)));
+ * ```
+ */
+final class Grant implements Decision
+{
+    /**
+     * @param string|null $user Of `connect`: the user.
+     * @param int|null $expireAt When it ends, in seconds since 1970.
+     * @param bool $isExpired Of `refresh` and `sub_refresh`: it has ended.
+     * @param mixed $info What other clients see: JSON, or a {@see Binary}.
+     * @param mixed $data What the client gets, or what is published instead.
+     * @param list<string> $channels Of `connect`: channels that the client is subscribed to.
+     * @param mixed $meta Of `connect`: what comes back with each event of the connection.
+     * @param bool $skipHistory Of `publish`: history leaves it out.
+     */
+    public function __construct(
+        public readonly ?string $user = null,
+        public readonly ?int $expireAt = null,
+        public readonly bool $isExpired = false,
+        public readonly mixed $info = null,
+        public readonly mixed $data = null,
+        public readonly array $channels = [],
+        public readonly mixed $meta = null,
+        public readonly bool $skipHistory = false,
+    ) {
+    }
+
+    public function reply(Effects $effects): array
+    {
+        $subscriptions = array_map(static fn (string $name): array => ['channel' => $name], $this->channels);
+        $result = array_filter([
+            'user' => $this->user,
+            'expire_at' => $this->expireAt,
+            'expired' => $this->isExpired ?: null,
+            'skip_history' => $this->skipHistory ?: null,
+            'subscriptions' => $subscriptions ?: null,
+        ], static fn (mixed $one): bool => $one !== null);
+        foreach (['info' => $this->info, 'data' => $this->data, 'meta' => $this->meta] as $name => $value) {
+            if ($value instanceof Binary && $name !== 'meta') {
+                $result += [$name => $effects->keep($value->bytes), "{$name}_kind" => 'binary'];
+            } elseif ($value !== null) {
+                $result[$name] = $effects->keep(Json::encode($value));
+            }
+        }
+        return ['result' => (object) $result];
+    }
+}
+
+namespace Veche\Hook;
+
+use Veche\Exception\CallerException;
+use Veche\Worker\Effects;
+
+/**
+ * Answers a command with an error. The connection stays.
+ *
+ * ```php
+ * $app->subscribe(fn (Veche\Hook\Event $event) => new Veche\Hook\Refusal(403, 'members only'));
+ * ```
+ */
+final class Refusal implements Decision
+{
+    /**
+     * @param int $code From 1.
+     * @param bool $isTemporary Whether the same command may succeed later.
+     * @throws CallerException
+     */
+    public function __construct(
+        public readonly int $code,
+        public readonly string $message = '',
+        public readonly bool $isTemporary = false,
+    ) {
+        if ($code < 1) {
+            throw new CallerException('the code of an error is at least 1');
+        }
+    }
+
+    public function reply(Effects $effects): array
+    {
+        $error = ['code' => $this->code, 'message' => $this->message];
+        return ['error' => $error + ($this->isTemporary ? ['temporary' => true] : [])];
+    }
+}
+
+namespace Veche\Http;
+
+use Veche\Exception\NetworkException;
+use Veche\Exception\ServerException;
+
+/**
+ * Makes HTTP requests to one server over a connection that is kept.
+ *
+ * An implementation of your own can route calls through the HTTP client of a framework.
+ */
+interface Transport
+{
+    /**
+     * Makes one `POST` request. It may be sent a second time by itself only if nothing of it had been sent before.
+     *
+     * @param string $path Such as `/api/push`.
+     * @param array<string, string> $headers
+     * @param float $timeout Seconds for all of it.
+     * @throws NetworkException
+     * @throws ServerException if the answer is not HTTP
+     */
+    public function post(string $path, array $headers, string $body, float $timeout): Response;
+}
+
+namespace Veche\Http;
+
+use CurlHandle;
+use Veche\Exception\CallerException;
+use Veche\Exception\NetworkException;
+use Veche\Exception\ServerException;
+use Veche\Exception\TimeoutException;
+use Veche\Net\Address;
+
+/**
+ * HTTP by ext-curl, with one handle whose connection is kept.
+ */
+final class CurlTransport implements Transport
+{
+    private readonly string $base;
+    private ?CurlHandle $handle = null;
+
+    /**
+     * @param string $url Such as `http://127.0.0.1:8081`; a path in it is ignored.
+     * @param float $connectTimeout Seconds.
+     * @param string|null $caFile Certificates to trust instead of the system's.
+     */
+    public function __construct(
+        string $url,
+        private readonly float $connectTimeout = 2.0,
+        private readonly ?string $caFile = null,
+        private readonly int $bodyBytesMax = 64 << 20,
+    ) {
+        if (!extension_loaded('curl')) {
+            throw new CallerException('ext-curl is not loaded; use StreamTransport');
+        }
+        $address = Address::parse($url, ['http', 'https']);
+        $this->base = "$address->scheme://$address";
+    }
+
+    public function post(string $path, array $headers, string $body, float $timeout): Response
+    {
+        $handle = $this->handle ??= curl_init();
+        $answered = '';
+        $received = [];
+        $isWhole = false;
+        $sent = 0;
+        curl_reset($handle);
+        curl_setopt_array($handle, [
+            CURLOPT_URL => $this->base . $path,
+            CURLOPT_PROTOCOLS => CURLPROTO_HTTP | CURLPROTO_HTTPS,
+            CURLOPT_HTTP_VERSION => CURL_HTTP_VERSION_1_1,
+            CURLOPT_PROXY => '',
+            CURLOPT_CONNECTTIMEOUT_MS => self::milliseconds(min($this->connectTimeout, $timeout)),
+            CURLOPT_TIMEOUT_MS => self::milliseconds($timeout),
+            CURLOPT_NOSIGNAL => true,
+            CURLOPT_HTTPHEADER => self::lines($headers + ['Expect' => '']),
+            // A body from a callback can't be rewound. So curl does not repeat by itself what a kept connection has
+            // taken before it broke, which it does with a body from a string.
+            CURLOPT_UPLOAD => true,
+            CURLOPT_CUSTOMREQUEST => 'POST',
+            CURLOPT_INFILESIZE => strlen($body),
+            CURLOPT_READFUNCTION => static function ($handle, $file, int $length) use ($body, &$sent): string {
+                $part = substr($body, $sent, $length);
+                $sent += strlen($part);
+                return $part;
+            },
+            CURLOPT_HEADERFUNCTION => static function ($handle, string $line) use (&$received, &$isWhole): int {
+                $isWhole = $isWhole || trim($line) === '';
+                [$name, $value] = explode(':', $line, 2) + [1 => null];
+                if ($value !== null) {
+                    $received[strtolower($name)] = trim($value);
+                }
+                return strlen($line);
+            },
+            CURLOPT_WRITEFUNCTION => function ($handle, string $part) use (&$answered): int {
+                $answered .= $part;
+                return strlen($answered) > $this->bodyBytesMax ? -1 : strlen($part);
+            },
+        ]);
+        if ($this->caFile !== null) {
+            curl_setopt($handle, CURLOPT_CAINFO, $this->caFile);
+        }
+        if (curl_exec($handle) === false) {
+            throw $this->failure($handle, strlen($answered) > $this->bodyBytesMax);
+        }
+        if (!$isWhole) {
+            // curl takes a head that was cut off for a whole one.
+            throw new NetworkException("$this->base: the connection ended within the answer", 0, true);
+        }
+        return new Response(curl_getinfo($handle, CURLINFO_RESPONSE_CODE), $received, $answered);
+    }
+
+    /**
+     * Closes the kept connection. The next request opens another one.
+     */
+    public function close(): void
+    {
+        $this->handle = null;
+    }
+
+    private function failure(CurlHandle $handle, bool $isTooLong): NetworkException|ServerException
+    {
+        $number = curl_errno($handle);
+        $why = curl_error($handle);
+        $wasSent = curl_getinfo($handle, CURLINFO_REQUEST_SIZE) > 0;
+        $this->close();
+        return match (true) {
+            $isTooLong => new ServerException("the answer is longer than $this->bodyBytesMax bytes", 0, true),
+            $number === CURLE_OPERATION_TIMEOUTED => new TimeoutException("$this->base: $why", 0, $wasSent),
+            in_array($number, [CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY], true)
+                => new ServerException("the answer is not HTTP: $why", 0, true),
+            default => new NetworkException("$this->base: $why", 0, $wasSent),
+        };
+    }
+
+    private static function milliseconds(float $seconds): int
+    {
+        return max(1, (int) ceil($seconds * 1000));
+    }
+
+    /**
+     * @param array<string, string> $headers
+     * @return list<string>
+     */
+    private static function lines(array $headers): array
+    {
+        return array_map(
+            static fn (string $name, string $value): string => "$name: $value",
+            array_keys($headers),
+            $headers,
+        );
+    }
+}
+
+namespace Veche\Http;
+
+/**
+ * Status, headers and body of an answer.
+ */
+final class Response
+{
+    /**
+     * @param array<string, string> $headers By name in lower case.
+     */
+    public function __construct(
+        public readonly int $status,
+        public readonly array $headers,
+        public readonly string $body,
+    ) {
+    }
+}
+
+namespace Veche\Http;
+
+use Closure;
+use Veche\Exception\NetworkException;
+use Veche\Exception\ServerException;
+
+/**
+ * Reads one HTTP/1.x response.
+ *
+ * @internal
+ */
+final class ResponseReader
+{
+    private const HEAD_BYTES_MAX = 65536;
+
+    private string $buffer = '';
+    private bool $isAtEnd = false;
+
+    /**
+     * @param Closure(): string $more Returns further bytes; an empty string at the end of the stream.
+     */
+    public function __construct(private readonly Closure $more, private readonly int $bodyBytesMax)
+    {
+    }
+
+    /**
+     * Returns the response, and whether the connection can be used for another request.
+     *
+     * @return array{Response, bool}
+     * @throws NetworkException
+     * @throws ServerException
+     */
+    public function read(): array
+    {
+        do {
+            [$version, $status, $headers] = $this->head();
+            // Informational responses precede the final one.
+        } while ($status >= 100 && $status < 200);
+        $isKept = $version === '1.1' && strtolower($headers['connection'] ?? '') !== 'close';
+        if (in_array($status, [204, 304], true)) {
+            return [new Response($status, $headers, ''), $isKept];
+        }
+        if (strtolower($headers['transfer-encoding'] ?? '') === 'chunked') {
+            return [new Response($status, $headers, $this->chunks()), $isKept];
+        }
+        if (isset($headers['content-length'])) {
+            $length = $headers['content-length'];
+            if (preg_match('/^\d{1,15}$/', $length) !== 1) {
+                throw self::bad('Content-Length is not a number');
+            }
+            return [new Response($status, $headers, $this->take((int) $length)), $isKept];
+        }
+        return [new Response($status, $headers, $this->rest()), false];
+    }
+
+    /**
+     * @return array{string, int, array<string, string>}
+     */
+    private function head(): array
+    {
+        while (($end = strpos($this->buffer, "\r\n\r\n")) === false) {
+            if (strlen($this->buffer) > self::HEAD_BYTES_MAX) {
+                throw self::bad('the head is too long');
+            }
+            $this->fill();
+        }
+        $lines = explode("\r\n", substr($this->buffer, 0, $end));
+        $this->buffer = substr($this->buffer, $end + 4);
+        if (preg_match('#^HTTP/(1\.[01]) (\d{3})(?: |$)#', $lines[0], $parts) !== 1) {
+            throw self::bad('no status line');
+        }
+        $headers = [];
+        foreach (array_slice($lines, 1) as $line) {
+            [$name, $value] = explode(':', $line, 2) + [1 => null];
+            if ($value === null) {
+                throw self::bad('a header without a colon');
+            }
+            $headers[strtolower($name)] = trim($value);
+        }
+        return [$parts[1], (int) $parts[2], $headers];
+    }
+
+    private function chunks(): string
+    {
+        $body = '';
+        while (true) {
+            $line = $this->line();
+            if (preg_match('/^([0-9a-fA-F]{1,8})(?:;.*)?$/', $line, $parts) !== 1) {
+                throw self::bad('a chunk without a length');
+            }
+            $length = (int) hexdec($parts[1]);
+            if ($length === 0) {
+                while ($this->line() !== '') {
+                    continue;
+                }
+                return $body;
+            }
+            $this->limit(strlen($body) + $length);
+            $body .= $this->take($length);
+            if ($this->take(2) !== "\r\n") {
+                throw self::bad('a chunk without an end');
+            }
+        }
+    }
+
+    private function line(): string
+    {
+        while (($end = strpos($this->buffer, "\r\n")) === false) {
+            if (strlen($this->buffer) > self::HEAD_BYTES_MAX) {
+                throw self::bad('a line is too long');
+            }
+            $this->fill();
+        }
+        $line = substr($this->buffer, 0, $end);
+        $this->buffer = substr($this->buffer, $end + 2);
+        return $line;
+    }
+
+    private function take(int $length): string
+    {
+        $this->limit($length);
+        while (strlen($this->buffer) < $length) {
+            $this->fill();
+        }
+        $taken = substr($this->buffer, 0, $length);
+        $this->buffer = substr($this->buffer, $length);
+        return $taken;
+    }
+
+    private function rest(): string
+    {
+        while (!$this->isAtEnd) {
+            $more = ($this->more)();
+            $this->isAtEnd = $more === '';
+            $this->buffer .= $more;
+            $this->limit(strlen($this->buffer));
+        }
+        return $this->buffer;
+    }
+
+    private function fill(): void
+    {
+        $more = ($this->more)();
+        if ($more === '') {
+            throw new NetworkException('the connection ended within the answer', 0, true);
+        }
+        $this->buffer .= $more;
+    }
+
+    private function limit(int $bytes): void
+    {
+        if ($bytes > $this->bodyBytesMax) {
+            throw new ServerException("the answer is longer than $this->bodyBytesMax bytes", 0, true);
+        }
+    }
+
+    private static function bad(string $why): ServerException
+    {
+        return new ServerException("the answer is not HTTP: $why", 0, true);
+    }
+}
+
+namespace Veche\Http;
+
+use Veche\Exception\NetworkException;
+use Veche\Exception\TimeoutException;
+use Veche\Net\Address;
+use Veche\Net\Deadline;
+use Veche\Net\Socket;
+
+/**
+ * HTTP over PHP's streams, for installations without ext-curl.
+ */
+final class StreamTransport implements Transport
+{
+    private readonly Address $address;
+    private ?Socket $socket = null;
+
+    /**
+     * @param string $url Such as `http://127.0.0.1:8081`; a path in it is ignored.
+     * @param float $connectTimeout Seconds.
+     * @param string|null $caFile Certificates to trust instead of the system's.
+     */
+    public function __construct(
+        string $url,
+        private readonly float $connectTimeout = 2.0,
+        private readonly ?string $caFile = null,
+        private readonly int $bodyBytesMax = 64 << 20,
+    ) {
+        $this->address = Address::parse($url, ['http', 'https']);
+    }
+
+    public function post(string $path, array $headers, string $body, float $timeout): Response
+    {
+        $deadline = Deadline::in($timeout);
+        $head = "POST $path HTTP/1.1\r\nHost: {$this->address->authority()}\r\n";
+        foreach ($headers + ['Content-Length' => (string) strlen($body)] as $name => $value) {
+            $head .= "$name: $value\r\n";
+        }
+        $request = "$head\r\n$body";
+        try {
+            $this->send($request, $deadline);
+            $more = fn (): string => $this->socket?->read($deadline)
+                ?? throw new TimeoutException("no answer from $this->address within $timeout s", 0, true);
+            [$response, $isKept] = (new ResponseReader($more, $this->bodyBytesMax))->read();
+        } catch (\Throwable $error) {
+            $this->close();
+            throw $error;
+        }
+        if (!$isKept) {
+            $this->close();
+        }
+        return $response;
+    }
+
+    /**
+     * Closes the kept connection. The next request opens another one.
+     */
+    public function close(): void
+    {
+        $this->socket?->close();
+        $this->socket = null;
+    }
+
+    private function send(string $request, Deadline $deadline): void
+    {
+        // A kept connection that the server has closed meanwhile is at its end; no server speaks first.
+        if ($this->socket !== null && $this->socket->poll() !== null) {
+            $this->close();
+        }
+        if ($this->socket !== null) {
+            try {
+                $this->socket->write($request, $deadline);
+                return;
+            } catch (TimeoutException $error) {
+                throw $error;
+            } catch (NetworkException $error) {
+                if ($error->mayHaveRun) {
+                    throw $error;
+                }
+                $this->close();
+            }
+        }
+        $timeout = min($this->connectTimeout, $deadline->remaining());
+        $this->socket = Socket::connect($this->address, $timeout, $this->caFile);
+        $this->socket->write($request, $deadline);
+    }
+}
+
+namespace Veche;
+
+/**
+ * Outcome of {@see Connection::join()}.
+ */
+final class Joined
+{
+    /**
+     * @param string|null $position Where the client has joined, as `EPOCH:OFFSET`; null where the channel keeps no
+     *     history.
+     * @param bool|null $recovered Whether everything after `since` is on its way; null without `since`.
+     */
+    public function __construct(public readonly ?string $position, public readonly ?bool $recovered)
+    {
+    }
+}
+
+namespace Veche;
+
+use JsonException;
+use Veche\Exception\CallerException;
+
+/**
+ * A JSON text that is sent as it is, without being decoded and encoded again.
+ *
+ * ```php
+ * $veche->publish('prices', new Veche\Json('{"EUR":1.10}'));    // the client gets 1.10, not 1.1
+ * ```
+ */
+final class Json
+{
+    private const FLAGS = JSON_THROW_ON_ERROR | JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE
+        | JSON_PRESERVE_ZERO_FRACTION;
+
+    /** The text on one line. */
+    public readonly string $text;
+
+    /**
+     * @throws CallerException if the text is not valid JSON
+     */
+    public function __construct(string $text)
+    {
+        self::decode($text);
+        // Line ends are white space in JSON: in strings they are escaped.
+        $this->text = strtr(trim($text), "\r\n", '  ');
+    }
+
+    /**
+     * Encodes a value.
+     *
+     * @internal
+     * @throws CallerException if JSON can't express it
+     */
+    public static function encode(mixed $value): string
+    {
+        if ($value instanceof self) {
+            return $value->text;
+        }
+        try {
+            return json_encode($value, self::FLAGS);
+        } catch (JsonException $error) {
+            $hint = $error->getCode() === JSON_ERROR_UTF8 ? '; wrap bytes in Veche\Binary' : '';
+            throw new CallerException("not to be expressed in JSON: {$error->getMessage()}$hint", 0, false, $error);
+        }
+    }
+
+    private static function decode(string $text): void
+    {
+        try {
+            json_decode($text, false, 512, JSON_THROW_ON_ERROR);
+        } catch (JsonException $error) {
+            throw new CallerException("bad JSON: {$error->getMessage()}", 0, false, $error);
+        }
+    }
+}
+
+namespace Veche;
+
+use Psr\Log\LoggerInterface;
+use Veche\Exception\CallerException;
+use Veche\Exception\NetworkException;
+use Veche\Exception\ServerException;
+use Veche\Exception\TimeoutException;
+use Veche\Exception\VecheException;
+use Veche\Net\Address;
+use Veche\Net\Deadline;
+use Veche\Net\Socket;
+use Veche\Result\Fields;
+use Veche\Result\Published;
+
+/**
+ * Pushes over the line port (`role = "push"`): one line of JSON over a TCP connection that is kept.
+ *
+ * It needs no key and costs less than HTTP, and it can only push and publish.
+ *
+ * ```php
+ * $veche = new Veche\LineClient('127.0.0.1:1234');
+ * $handed = $veche->push('tester01', 'hello')->handed;
+ * ```
+ *
+ * With `acknowledge: false` nothing waits for an answer: a push is one write. A refusal is then thrown by a later push,
+ * or by {@see flush()}.
+ */
+final class LineClient implements Publisher
+{
+    private const LINE_BYTES_MAX = 1 << 20;
+
+    private readonly Address $address;
+    private ?Socket $socket = null;
+    private string $buffer = '';
+    private int $lastId = 0;
+
+    /**
+     * @param string $address Of the push listener, such as `127.0.0.1:1234`, or `tls://push.example.org:1234`.
+     * @param bool $acknowledge Wait for the server's answer to each push.
+     * @param float $timeout Seconds for one push.
+     * @param float $connectTimeout Seconds for opening the connection.
+     * @param LoggerInterface|null $logger Receives refused lines where nothing waits for answers; without one they
+     *     are thrown by the next call.
+     * @param string|null $caFile Certificates to trust for TLS instead of the system's.
+     * @throws CallerException
+     */
+    public function __construct(
+        string $address,
+        private readonly bool $acknowledge = true,
+        private readonly float $timeout = 5.0,
+        private readonly float $connectTimeout = 2.0,
+        private readonly ?LoggerInterface $logger = null,
+        private readonly ?string $caFile = null,
+    ) {
+        $this->address = Address::parse(str_contains($address, '://') ? $address : "tcp://$address", ['tcp', 'tls']);
+    }
+
+    public function push(string|array $users, mixed $data, ?PublishOptions $options = null): Published
+    {
+        return $this->run(Command::push($users, $data, $options));
+    }
+
+    public function publish(string $channel, mixed $data, ?PublishOptions $options = null): Published
+    {
+        return $this->run(Command::publish($channel, $data, $options));
+    }
+
+    /**
+     * Publishes one message to several channels. `handed` is the sum over all of them.
+     *
+     * @param list<string> $channels Up to 1,024.
+     * @throws VecheException
+     */
+    public function broadcast(array $channels, mixed $data, ?PublishOptions $options = null): Published
+    {
+        return $this->run(Command::broadcast($channels, $data, $options));
+    }
+
+    /**
+     * Waits until the server has carried out all lines so far, and throws the first refusal.
+     *
+     * Call it after the last push where nothing waits for answers.
+     *
+     * @throws VecheException
+     */
+    public function flush(): void
+    {
+        if ($this->socket !== null) {
+            // Lines are answered in order. This one has no other use than its answer.
+            $this->ask(Command::push('veche-php-flush', '', new PublishOptions(skipHistory: true)));
+        }
+    }
+
+    /**
+     * Closes the connection. The next push opens another one.
+     */
+    public function close(): void
+    {
+        $this->socket?->close();
+        $this->socket = null;
+        $this->buffer = '';
+    }
+
+    private function run(Command $command): Published
+    {
+        if ($this->acknowledge) {
+            return $this->ask($command);
+        }
+        $this->send($command->body() . "\n", Deadline::in($this->timeout));
+        return new Published(null);
+    }
+
+    private function ask(Command $command): Published
+    {
+        $deadline = Deadline::in($this->timeout);
+        $id = ++$this->lastId;
+        $this->send($command->body(['id' => $id]) . "\n", $deadline);
+        try {
+            do {
+                $answer = self::decode($this->line($deadline));
+                // A bad line before this one is answered without an id.
+                $isOurs = $answer->value('id') === $id;
+                if (!$isOurs) {
+                    $this->refused($answer);
+                }
+            } while (!$isOurs);
+        } catch (NetworkException | ServerException $error) {
+            $this->close();
+            throw $error;
+        }
+        if ($answer->has('error')) {
+            throw self::error($answer);
+        }
+        return Published::from($answer->object('result'));
+    }
+
+    private function send(string $line, Deadline $deadline): void
+    {
+        if (strlen($line) > self::LINE_BYTES_MAX) {
+            throw new CallerException('the line is longer than the 1 MiB that a push listener takes');
+        }
+        $this->drain();
+        try {
+            $this->open($deadline)->write($line, $deadline);
+        } catch (NetworkException $error) {
+            // Half a line is not carried out, and nothing may follow it.
+            $this->close();
+            throw $error;
+        }
+    }
+
+    private function open(Deadline $deadline): Socket
+    {
+        $timeout = max(0.001, min($this->connectTimeout, $deadline->remaining()));
+        return $this->socket ??= Socket::connect($this->address, $timeout, $this->caFile);
+    }
+
+    /**
+     * Takes what has come since the last line: refusals, or the end of the connection after a restart of the server.
+     */
+    private function drain(): void
+    {
+        $bytes = $this->socket?->poll();
+        if ($bytes === null) {
+            return;
+        }
+        $this->buffer .= $bytes;
+        $lines = explode("\n", $this->buffer);
+        $this->buffer = (string) array_pop($lines);
+        if ($bytes === '') {
+            $this->close();
+        }
+        foreach ($lines as $line) {
+            $this->refused(self::decode($line));
+        }
+    }
+
+    private function refused(Fields $answer): void
+    {
+        if (!$answer->has('error')) {
+            return;
+        }
+        $error = self::error($answer);
+        if ($this->logger === null) {
+            throw $error;
+        }
+        $this->logger->error('Veche refused a line: {error}', ['error' => $error->getMessage(), 'exception' => $error]);
+    }
+
+    private function line(Deadline $deadline): string
+    {
+        while (($end = strpos($this->buffer, "\n")) === false) {
+            $bytes = $this->socket?->read($deadline);
+            if ($bytes === null) {
+                throw new TimeoutException("no answer from $this->address within $this->timeout s", 0, true);
+            }
+            if ($bytes === '') {
+                throw new NetworkException("$this->address closed the connection before it answered", 0, true);
+            }
+            $this->buffer .= $bytes;
+        }
+        $line = substr($this->buffer, 0, $end);
+        $this->buffer = substr($this->buffer, $end + 1);
+        return $line;
+    }
+
+    private static function decode(string $line): Fields
+    {
+        return Fields::decode($line)
+            ?? throw new ServerException('unexpected answer: no JSON object; is this the push listener?', 0, true);
+    }
+
+    private static function error(Fields $answer): VecheException
+    {
+        $error = $answer->object('error');
+        return ErrorCode::exception($error->int('code'), $error->string('message'), true);
+    }
+}
+
+namespace Veche\Net;
+
+use Veche\Exception\CallerException;
+
+/**
+ * Scheme, host, port and path of a URL.
+ *
+ * @internal
+ */
+final class Address
+{
+    /** Schemes with their default ports; 0: none. */
+    private const PORTS = ['http' => 80, 'https' => 443, 'ws' => 80, 'wss' => 443, 'tcp' => 0, 'tls' => 0];
+
+    private function __construct(
+        public readonly string $scheme,
+        public readonly string $host,
+        public readonly int $port,
+        public readonly string $target,
+    ) {
+    }
+
+    /**
+     * @param list<string> $schemes Those that are accepted.
+     * @throws CallerException
+     */
+    public static function parse(string $url, array $schemes): self
+    {
+        $expected = "expected {$schemes[0]}://HOST:PORT";
+        $parts = parse_url($url);
+        if (!is_array($parts) || !isset($parts['scheme'], $parts['host'])) {
+            throw new CallerException("bad address \"$url\": $expected");
+        }
+        $scheme = strtolower($parts['scheme']);
+        $port = $parts['port'] ?? self::PORTS[$scheme] ?? 0;
+        $problem = match (true) {
+            !in_array($scheme, $schemes, true) => $expected,
+            $port === 0 => 'the port is missing',
+            isset($parts['user']) || isset($parts['pass']) => 'a user and a password have no meaning here',
+            isset($parts['fragment']) => 'a fragment has no meaning here',
+            preg_match('/[\x00-\x20\x7f]/', $url) === 1 => 'it contains a space or a control character',
+            default => null,
+        };
+        if ($problem !== null) {
+            throw new CallerException("bad address \"$url\": $problem");
+        }
+        $query = isset($parts['query']) ? "?{$parts['query']}" : '';
+        return new self($scheme, $parts['host'], $port, ($parts['path'] ?? '/') . $query);
+    }
+
+    public function isTls(): bool
+    {
+        return in_array($this->scheme, ['https', 'wss', 'tls'], true);
+    }
+
+    /**
+     * Returns the value of the header `Host`.
+     */
+    public function authority(): string
+    {
+        return $this->port === self::PORTS[$this->scheme] ? $this->host : "$this->host:$this->port";
+    }
+
+    public function __toString(): string
+    {
+        return "$this->host:$this->port";
+    }
+}
+
+namespace Veche\Net;
+
+/**
+ * A point in time until which something may take.
+ *
+ * @internal
+ */
+final class Deadline
+{
+    private function __construct(private readonly float $at)
+    {
+    }
+
+    public static function in(float $seconds): self
+    {
+        return new self(self::now() + $seconds);
+    }
+
+    /**
+     * Returns the seconds that are left, at least 0.
+     */
+    public function remaining(): float
+    {
+        return max(0.0, $this->at - self::now());
+    }
+
+    public function isOver(): bool
+    {
+        return $this->at <= self::now();
+    }
+
+    private static function now(): float
+    {
+        return hrtime(true) / 1e9;
+    }
+}
+
+namespace Veche\Net;
+
+use Veche\Exception\NetworkException;
+use Veche\Exception\TimeoutException;
+
+/**
+ * A TCP or TLS connection whose reads and writes have deadlines.
+ *
+ * @internal
+ */
+final class Socket
+{
+    private const READ_BYTES = 65536;
+
+    /**
+     * @param resource $stream
+     */
+    private function __construct(private $stream, private readonly Address $address)
+    {
+    }
+
+    /**
+     * Connects, with the TLS handshake where the address asks for it.
+     *
+     * @param string|null $caFile Certificates to trust instead of the system's.
+     * @throws NetworkException
+     */
+    public static function connect(Address $address, float $timeout, ?string $caFile = null): self
+    {
+        $ssl = ['peer_name' => trim($address->host, '[]'), 'verify_peer' => true, 'verify_peer_name' => true];
+        if ($caFile !== null) {
+            $ssl['cafile'] = $caFile;
+        }
+        $context = stream_context_create(['ssl' => $ssl, 'socket' => ['tcp_nodelay' => true]]);
+        $url = ($address->isTls() ? 'tls' : 'tcp') . "://$address";
+        $deadline = Deadline::in($timeout);
+        $said = [];
+        set_error_handler(static function (int $level, string $message) use (&$said): bool {
+            $said[] = preg_replace('/^stream_socket_client\(\): /', '', $message);
+            return true;
+        });
+        try {
+            $stream = stream_socket_client($url, $code, $why, $timeout, STREAM_CLIENT_CONNECT, $context);
+        } finally {
+            restore_error_handler();
+        }
+        if ($stream === false) {
+            $reason = $why !== '' ? $why : ($said[0] ?? 'unknown error');
+            if ($deadline->isOver()) {
+                throw new TimeoutException("cannot connect to $address: no answer within $timeout s");
+            }
+            throw new NetworkException("cannot connect to $address: $reason");
+        }
+        stream_set_blocking($stream, false);
+        stream_set_read_buffer($stream, 0);
+        return new self($stream, $address);
+    }
+
+    /**
+     * Writes all bytes.
+     *
+     * @throws NetworkException
+     */
+    public function write(string $bytes, Deadline $deadline): void
+    {
+        $done = 0;
+        $length = strlen($bytes);
+        while ($done < $length) {
+            $written = @fwrite($this->stream, $done === 0 ? $bytes : substr($bytes, $done));
+            if ($written === false) {
+                throw new NetworkException("the connection to $this->address broke", 0, $done > 0);
+            }
+            $done += $written;
+            if ($written === 0 && !$this->wait(false, $deadline)) {
+                throw new TimeoutException("$this->address takes no bytes", 0, $done > 0);
+            }
+        }
+    }
+
+    /**
+     * Returns at least one byte, or an empty string at the end of the stream; null when nothing came in time.
+     */
+    public function read(Deadline $deadline): ?string
+    {
+        while (true) {
+            $bytes = @fread($this->stream, self::READ_BYTES);
+            if ($bytes !== false && $bytes !== '') {
+                return $bytes;
+            }
+            if ($bytes === false || feof($this->stream)) {
+                return '';
+            }
+            if (!$this->wait(true, $deadline)) {
+                return null;
+            }
+        }
+    }
+
+    /**
+     * Returns what has come already, without waiting: null if nothing, an empty string at the end of the stream.
+     */
+    public function poll(): ?string
+    {
+        return $this->read(Deadline::in(0));
+    }
+
+    public function close(): void
+    {
+        if (is_resource($this->stream)) {
+            fclose($this->stream);
+        }
+    }
+
+    private function wait(bool $isRead, Deadline $deadline): bool
+    {
+        // A call waits for a limited time, as there may be no deadline, and a signal ends it early.
+        do {
+            $left = min($deadline->remaining(), 3600.0);
+            $read = $isRead ? [$this->stream] : [];
+            $write = $isRead ? [] : [$this->stream];
+            $except = [];
+            $seconds = (int) $left;
+            $ready = @stream_select($read, $write, $except, $seconds, (int) (($left - $seconds) * 1e6));
+        } while ($ready !== 1 && !$deadline->isOver());
+        return $ready === 1;
+    }
+}
+
+namespace Veche;
+
+/**
+ * A place in the history of a channel. Offsets of different epochs can't be compared.
+ *
+ * As a string it is `EPOCH:OFFSET`, which clients of push routes hand in as `since`.
+ */
+final class Position
+{
+    public function __construct(public readonly int $offset, public readonly string $epoch)
+    {
+    }
+
+    public function __toString(): string
+    {
+        return "$this->epoch:$this->offset";
+    }
+
+    /**
+     * @internal
+     * @return array{offset: int, epoch: string}
+     */
+    public function parameters(): array
+    {
+        return ['offset' => $this->offset, 'epoch' => $this->epoch];
+    }
+}
+
+namespace Veche;
+
+use Veche\Exception\CallerException;
+
+/**
+ * Options of a publication.
+ *
+ * ```php
+ * $veche->publish('orders:7', $order, new Veche\PublishOptions(idempotencyKey: "order-$id"));
+ * ```
+ */
+final class PublishOptions
+{
+    /**
+     * @param string|null $idempotencyKey A second publication with this key within five minutes is not taken and
+     *     answered as the first one was, so the call may be repeated after a lost answer. 1 to 128 bytes.
+     * @param int|null $version Version of the state that is published: a publication that is not newer than the latest
+     *     one of the channel is not taken.
+     * @param string|null $versionEpoch Versions of different epochs are not compared. 1 to 128 bytes.
+     * @param bool $skipHistory Send it to current subscribers and do not keep it.
+     * @param bool $delta Let clients that ask for deltas receive only what has changed.
+     * @param array<string, string> $tags Metadata that clients can filter by. At most 32.
+     * @throws CallerException if the options contradict each other or are out of range
+     */
+    public function __construct(
+        public readonly ?string $idempotencyKey = null,
+        public readonly ?int $version = null,
+        public readonly ?string $versionEpoch = null,
+        public readonly bool $skipHistory = false,
+        public readonly bool $delta = false,
+        public readonly array $tags = [],
+    ) {
+        self::checkTerm('idempotencyKey', $idempotencyKey);
+        self::checkTerm('versionEpoch', $versionEpoch);
+        $problem = match (true) {
+            $version !== null && $version < 0 => 'version is negative',
+            $version !== null && $skipHistory => 'version and skipHistory exclude each other',
+            $version === null && $versionEpoch !== null => 'versionEpoch needs version',
+            count($tags) > 32 => 'at most 32 tags',
+            default => null,
+        };
+        foreach ($tags as $name => $value) {
+            if (!is_string($value)) {
+                $problem ??= "tag \"$name\" is not a string";
+            }
+        }
+        if ($problem !== null) {
+            throw new CallerException($problem);
+        }
+    }
+
+    /**
+     * Returns the options as parameters of a call.
+     *
+     * @internal
+     * @return array<string, mixed>
+     */
+    public function parameters(): array
+    {
+        return array_filter([
+            'idempotency_key' => $this->idempotencyKey,
+            'version' => $this->version,
+            'version_epoch' => $this->versionEpoch,
+            'skip_history' => $this->skipHistory ?: null,
+            'delta' => $this->delta ?: null,
+            'tags' => $this->tags === [] ? null : (object) $this->tags,
+        ], fn (mixed $value): bool => $value !== null);
+    }
+
+    private static function checkTerm(string $name, ?string $term): void
+    {
+        if ($term !== null && ($term === '' || strlen($term) > 128)) {
+            throw new CallerException("$name has 1 to 128 bytes");
+        }
+    }
+}
+
+namespace Veche;
+
+/**
+ * An HTTP request: a plain one, or the handshake of a WebSocket.
+ */
+final class Request
+{
+    /**
+     * @param string $method Such as `GET`.
+     * @param string $path The path in normal form.
+     * @param string $queryString The query without the `?`, still encoded.
+     * @param list<array{string, string}> $headers Names in lower case, and values.
+     * @param array<string, string> $parameters Parameters of the route's path.
+     * @param string $remote Address of the client.
+     * @param string $body The body; empty for handshakes.
+     */
+    public function __construct(
+        public readonly string $method,
+        public readonly string $path,
+        public readonly string $queryString = '',
+        public readonly array $headers = [],
+        public readonly array $parameters = [],
+        public readonly string $remote = '',
+        public readonly string $body = '',
+    ) {
+    }
+
+    /**
+     * Returns the first header of that name, in any case.
+     */
+    public function header(string $name): ?string
+    {
+        foreach ($this->headers as [$one, $value]) {
+            if ($one === strtolower($name)) {
+                return $value;
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Returns a value of the query.
+     */
+    public function query(string $name): ?string
+    {
+        parse_str($this->queryString, $values);
+        $value = $values[$name] ?? null;
+        return is_string($value) ? $value : null;
+    }
+
+    /**
+     * Returns a cookie.
+     */
+    public function cookie(string $name): ?string
+    {
+        foreach (explode(';', $this->header('cookie') ?? '') as $pair) {
+            [$one, $value] = explode('=', trim($pair), 2) + [1 => ''];
+            if ($one === $name) {
+                return urldecode($value);
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Returns a parameter of the route's path, such as `room` of `/chat/:room`.
+     */
+    public function parameter(string $name): ?string
+    {
+        return $this->parameters[$name] ?? null;
+    }
+
+    /**
+     * @internal
+     * @param array<string, mixed> $head
+     */
+    public static function from(array $head, string $body = ''): self
+    {
+        return new self(
+            $head['method'],
+            $head['path'],
+            $head['query'] ?? '',
+            $head['headers'] ?? [],
+            array_column($head['params'] ?? [], 1, 0),
+            $head['remote'] ?? '',
+            $body,
+        );
+    }
+}
+
+namespace Veche;
+
+use Veche\Exception\CallerException;
+
+/**
+ * Answer to a request; to a handshake it is a refusal.
+ *
+ * ```php
+ * $app->request(fn (Veche\Request $request) => Veche\Response::json(['path' => $request->path]));
+ * $app->open(fn (Veche\Connection $conn) => $conn->user === null ? new Veche\Response(403) : null);
+ * ```
+ */
+final class Response
+{
+    public readonly string $body;
+
+    /** Path of a file; null: the body is here. */
+    public readonly ?string $file;
+
+    /** @var iterable<string>|null */
+    public readonly ?iterable $stream;
+
+    /**
+     * @param array<string, string|list<string>> $headers
+     * @param string|iterable<string> $body A body in parts is sent as it is made, no faster than the client reads.
+     * @throws CallerException
+     */
+    public function __construct(
+        public readonly int $status = 200,
+        string|iterable $body = '',
+        public readonly array $headers = [],
+        ?string $file = null,
+    ) {
+        if ($status < 200 || $status > 599) {
+            throw new CallerException('a status is between 200 and 599');
+        }
+        $this->file = $file;
+        $this->body = is_string($body) ? $body : '';
+        $this->stream = is_string($body) ? null : $body;
+    }
+
+    /**
+     * Returns a response with a value as JSON.
+     */
+    public static function json(mixed $value, int $status = 200): self
+    {
+        return new self($status, Json::encode($value), ['Content-Type' => 'application/json']);
+    }
+
+    /**
+     * Returns a response with a file of the application's folder of files, which Veche reads.
+     *
+     * @param string $path A relative path, of which no name begins with a dot.
+     * @param array<string, string|list<string>> $headers
+     */
+    public static function file(string $path, array $headers = []): self
+    {
+        return new self(200, '', $headers, $path);
+    }
+
+    /**
+     * Returns a response in parts.
+     *
+     * ```php
+     * $app->request(fn () => Veche\Response::stream((function () {
+     *     foreach (orders() as $order) {
+     *         yield implode(',', $order) . "\n";
+     *     }
+     * })(), headers: ['Content-Type' => 'text/csv']));
+     * ```
+     *
+     * @param iterable<string> $parts
+     * @param array<string, string|list<string>> $headers
+     */
+    public static function stream(iterable $parts, int $status = 200, array $headers = []): self
+    {
+        return new self($status, $parts, $headers);
+    }
+
+    /**
+     * @internal
+     * @return list<array{string, string}>
+     */
+    public function headerList(): array
+    {
+        $list = [];
+        foreach ($this->headers as $name => $values) {
+            foreach ((array) $values as $value) {
+                $list[] = [(string) $name, $value];
+            }
+        }
+        return $list;
+    }
+}
+
+namespace Veche\Result;
+
+/**
+ * A connection as other clients see it.
+ */
+final class ClientInfo
+{
+    /**
+     * @param string $user Name of the user; empty for anonymous clients.
+     * @param string $client Id of the connection.
+     * @param mixed $connectionInfo `info` of the connection's token.
+     * @param mixed $channelInfo `info` of the subscription.
+     */
+    public function __construct(
+        public readonly string $user,
+        public readonly string $client,
+        public readonly mixed $connectionInfo = null,
+        public readonly mixed $channelInfo = null,
+    ) {
+    }
+
+    /**
+     * @internal
+     */
+    public static function from(Fields $fields): self
+    {
+        return new self(
+            $fields->string('user'),
+            $fields->string('client'),
+            $fields->value('conn_info'),
+            $fields->value('chan_info'),
+        );
+    }
+}
+
+namespace Veche\Result;
+
+/**
+ * A connection as the server knows it.
+ */
+final class ConnectionInfo
+{
+    /**
+     * @param string $user Name of the user; empty for anonymous clients.
+     * @param string $handler Handler of the route: `push`, `centrifuge`, `lua` and so on.
+     * @param string $transport Such as `websocket`.
+     * @param string $protocol Such as `json`; empty where the handler has none.
+     * @param string $route Path of the route.
+     * @param string $address Address of the client.
+     * @param string $appName Name that the client's SDK gave.
+     * @param string $appVersion Version that the client's SDK gave.
+     * @param list<string> $channels Channels that it is subscribed to.
+     */
+    public function __construct(
+        public readonly string $user,
+        public readonly string $handler,
+        public readonly string $transport,
+        public readonly string $protocol,
+        public readonly string $route,
+        public readonly string $address,
+        public readonly string $appName,
+        public readonly string $appVersion,
+        public readonly array $channels,
+    ) {
+    }
+
+    /**
+     * @internal
+     */
+    public static function from(Fields $fields): self
+    {
+        return new self(
+            $fields->string('user'),
+            $fields->string('handler', ''),
+            $fields->string('transport', ''),
+            $fields->string('protocol', ''),
+            $fields->string('route', ''),
+            $fields->string('address', ''),
+            $fields->string('app_name', ''),
+            $fields->string('app_version', ''),
+            array_map(strval(...), array_keys($fields->object('state')->array('channels'))),
+        );
+    }
+}
+
+namespace Veche\Result;
+
+use Veche\Exception\ServerException;
+
+/**
+ * Typed access to the members of a decoded answer.
+ *
+ * @internal
+ */
+final class Fields
+{
+    /**
+     * @param array<array-key, mixed> $values
+     */
+    public function __construct(private readonly array $values)
+    {
+    }
+
+    /**
+     * Decodes a JSON object. Returns null for any other text.
+     */
+    public static function decode(string $json): ?self
+    {
+        $values = json_decode($json, true, 512, JSON_BIGINT_AS_STRING);
+        return is_array($values) ? new self($values) : null;
+    }
+
+    public function has(string $name): bool
+    {
+        return isset($this->values[$name]);
+    }
+
+    public function value(string $name): mixed
+    {
+        return $this->values[$name] ?? null;
+    }
+
+    public function int(string $name, ?int $default = null): int
+    {
+        $value = $this->values[$name] ?? $default;
+        return is_int($value) ? $value : throw self::unexpected($name, 'an integer');
+    }
+
+    public function optionalInt(string $name): ?int
+    {
+        return $this->has($name) ? $this->int($name) : null;
+    }
+
+    public function string(string $name, ?string $default = null): string
+    {
+        $value = $this->values[$name] ?? $default;
+        return is_string($value) ? $value : throw self::unexpected($name, 'a string');
+    }
+
+    public function optionalString(string $name): ?string
+    {
+        return $this->has($name) ? $this->string($name) : null;
+    }
+
+    public function bool(string $name, bool $default): bool
+    {
+        $value = $this->values[$name] ?? $default;
+        return is_bool($value) ? $value : throw self::unexpected($name, 'a boolean');
+    }
+
+    public function object(string $name): self
+    {
+        return new self($this->array($name));
+    }
+
+    /**
+     * Returns the result of `$each` for each element of a list or of an object of objects.
+     *
+     * @template T
+     * @param callable(self): T $each
+     * @return array<array-key, T>
+     */
+    public function map(string $name, callable $each): array
+    {
+        $found = [];
+        foreach ($this->array($name) as $key => $element) {
+            if (!is_array($element)) {
+                throw self::unexpected($name, 'a list of objects');
+            }
+            $found[$key] = $each(new self($element));
+        }
+        return $found;
+    }
+
+    /**
+     * @return array<array-key, mixed>
+     */
+    public function array(string $name): array
+    {
+        $value = $this->values[$name] ?? null;
+        return is_array($value) ? $value : throw self::unexpected($name, 'a list or an object');
+    }
+
+    private static function unexpected(string $name, string $kind): ServerException
+    {
+        return new ServerException("unexpected answer: \"$name\" is not $kind", 0, true);
+    }
+}
+
+namespace Veche\Result;
+
+use Veche\Position;
+
+/**
+ * A page of a channel's history.
+ */
+final class History
+{
+    /**
+     * @param list<Publication> $publications
+     * @param Position $position The latest position of the channel, whatever the page holds.
+     */
+    public function __construct(public readonly array $publications, public readonly Position $position)
+    {
+    }
+
+    /**
+     * @internal
+     */
+    public static function from(Fields $fields): self
+    {
+        return new self(
+            array_values($fields->map('publications', Publication::from(...))),
+            new Position($fields->int('offset'), $fields->string('epoch')),
+        );
+    }
+}
+
+namespace Veche\Result;
+
+/**
+ * A server process.
+ */
+final class Node
+{
+    /**
+     * @param string $uid Id of the process.
+     * @param string $name Name of the machine.
+     * @param string $version Version of Veche.
+     * @param int $clients Connections.
+     * @param int $users Different users.
+     * @param int $channels Channels with subscribers.
+     * @param int $subscriptions Subscriptions.
+     * @param int $uptime Seconds since the start.
+     */
+    public function __construct(
+        public readonly string $uid,
+        public readonly string $name,
+        public readonly string $version,
+        public readonly int $clients,
+        public readonly int $users,
+        public readonly int $channels,
+        public readonly int $subscriptions,
+        public readonly int $uptime,
+    ) {
+    }
+
+    /**
+     * @internal
+     */
+    public static function from(Fields $fields): self
+    {
+        return new self(
+            $fields->string('uid'),
+            $fields->string('name'),
+            $fields->string('version'),
+            $fields->int('num_clients'),
+            $fields->int('num_users'),
+            $fields->int('num_channels'),
+            $fields->int('num_subs'),
+            $fields->int('uptime'),
+        );
+    }
+}
+
+namespace Veche\Result;
+
+/**
+ * Numbers of subscribers of a channel.
+ */
+final class PresenceStats
+{
+    /**
+     * @param int $clients Connections.
+     * @param int $users Different users; all anonymous clients count as one.
+     */
+    public function __construct(public readonly int $clients, public readonly int $users)
+    {
+    }
+
+    /**
+     * @internal
+     */
+    public static function from(Fields $fields): self
+    {
+        return new self($fields->int('num_clients'), $fields->int('num_users'));
+    }
+}
+
+namespace Veche\Result;
+
+use Veche\Binary;
+use Veche\Exception\ServerException;
+
+/**
+ * A publication in a channel's history.
+ */
+final class Publication
+{
+    /**
+     * @param int $offset Place in the history.
+     * @param int $time When it was published, in milliseconds since 1970.
+     * @param mixed $data Text, or decoded JSON with objects as arrays, or a {@see Binary}.
+     * @param array<string, string> $tags
+     * @param ClientInfo|null $publisher The client that published it; null for back ends.
+     */
+    public function __construct(
+        public readonly int $offset,
+        public readonly int $time,
+        public readonly mixed $data,
+        public readonly array $tags = [],
+        public readonly ?ClientInfo $publisher = null,
+    ) {
+    }
+
+    /**
+     * @internal
+     */
+    public static function from(Fields $fields): self
+    {
+        $data = $fields->value('data');
+        if ($fields->has('base64')) {
+            $bytes = base64_decode($fields->string('base64'), true);
+            $data = new Binary(is_string($bytes) ? $bytes : throw new ServerException('unexpected answer: bad base64'));
+        }
+        return new self(
+            $fields->int('offset'),
+            $fields->int('time'),
+            $data,
+            $fields->has('tags') ? $fields->array('tags') : [],
+            $fields->has('info') ? ClientInfo::from($fields->object('info')) : null,
+        );
+    }
+}
+
+namespace Veche\Result;
+
+use Veche\Position;
+
+/**
+ * Outcome of a publication.
+ */
+final class Published
+{
+    /**
+     * @param int|null $handed Connections whose outbox took the message; null where no answer was asked for. It does
+     *     not promise that a client has read it.
+     * @param Position|null $position Place in the channel's history, if the channel keeps one.
+     * @param bool $taken False for a repeated idempotency key and for a version that is not newer.
+     * @param string|null $note Explains why no connection was reached.
+     */
+    public function __construct(
+        public readonly ?int $handed,
+        public readonly ?Position $position = null,
+        public readonly bool $taken = true,
+        public readonly ?string $note = null,
+    ) {
+    }
+
+    /**
+     * @internal
+     */
+    public static function from(Fields $fields): self
+    {
+        $position = $fields->has('offset') ? new Position($fields->int('offset'), $fields->string('epoch')) : null;
+        return new self(
+            $fields->int('handed'),
+            $position,
+            $fields->bool('taken', true),
+            $fields->optionalString('note'),
+        );
+    }
+}
+
+namespace Veche\Result;
+
+use Veche\Exception\VecheException;
+
+/**
+ * Reply to one command of a batch.
+ */
+final class Reply
+{
+    /**
+     * @param mixed $result What the client's method of the same name returns; null if it failed or returns nothing.
+     * @param VecheException|null $error Why it failed.
+     */
+    public function __construct(public readonly mixed $result, public readonly ?VecheException $error = null)
+    {
+    }
+
+    /**
+     * Returns the result, or throws the error.
+     *
+     * @throws VecheException
+     */
+    public function get(): mixed
+    {
+        return $this->error === null ? $this->result : throw $this->error;
+    }
+}
+
+namespace Veche\Result;
+
+/**
+ * Whether a user is connected.
+ */
+final class UserStatus
+{
+    /**
+     * @param bool $online Whether the user has a connection.
+     * @param int $connections How many.
+     * @param int|null $lastSeen When the last one ended, in milliseconds since 1970, if the server remembers it.
+     * @param bool $blocked Whether `blockUser` is in force.
+     */
+    public function __construct(
+        public readonly bool $online,
+        public readonly int $connections,
+        public readonly ?int $lastSeen = null,
+        public readonly bool $blocked = false,
+    ) {
+    }
+
+    /**
+     * @internal
+     */
+    public static function from(Fields $fields): self
+    {
+        return new self(
+            $fields->bool('online', false),
+            $fields->int('connections'),
+            $fields->optionalInt('last_seen'),
+            $fields->bool('blocked', false),
+        );
+    }
+}
+
+namespace Veche\Testing;
+
+use LogicException;
+use Veche\App;
+use Veche\Response;
+use Veche\Worker\Engine;
+use Veche\Worker\Frame;
+use Veche\Worker\FrameDecoder;
+
+/**
+ * Runs an application without a server: the tester speaks Veche's side of the protocol in memory.
+ *
+ * ```php
+ * $tester = new Veche\Testing\AppTester($app);
+ * $ann = $tester->open('/chat/7?user=ann', parameters: ['room' => '7']);
+ * $ann->say('hello');
+ * self::assertSame(['hello'], $ann->received());
+ * ```
+ *
+ * Publications and pushes reach the tester's own connections. `Veche\sleep` takes no time. Calls of `$app->client()` go
+ * to the {@see FakeClient} in `$client`.
+ */
+final class AppTester
+{
+    public readonly FakeClient $client;
+
+    /** @var list<string> What handlers have written to the log, and why they failed. */
+    public array $log = [];
+
+    /** @var array<string, int> Seconds for which tokens hold, by token; others are refused. */
+    public array $tokens = [];
+
+    private string $streamed = '';
+    /** @var array<string, mixed> The beginning of a response in parts. */
+    private array $begun = [];
+    private Engine $engine;
+    private FrameDecoder $decoder;
+    private int $lastId = 0;
+    /** @var array<string, TestConnection> */
+    private array $connections = [];
+
+    /**
+     * @param array<string, mixed> $options Options of the application, as its configuration would have them.
+     */
+    public function __construct(App $app, array $options = [])
+    {
+        $this->client = new FakeClient();
+        $app->useClient($this->client);
+        $this->engine = $app->engine();
+        $this->decoder = new FrameDecoder();
+        $this->decoder->feed($this->engine->takeOutput());
+        $hello = $this->decoder->next()?->head ?? throw new LogicException('no hello');
+        $this->give([
+            'type' => 'welcome',
+            'version' => 1,
+            'codec' => 'json',
+            'app' => 'test',
+            'instance' => 1,
+            'events' => $hello['events'],
+            'calls' => [],
+            'head_bytes_max' => 1 << 20,
+            'payload_bytes_max' => 16 << 20,
+            'options' => (object) $options,
+        ]);
+        $this->event('start', []);
+    }
+
+    /**
+     * Opens a connection. Whether the application has refused it says `refusedWith`.
+     *
+     * @param string $target Path and query.
+     * @param string|null $user The user, where the route names one.
+     * @param array<string, string> $headers
+     * @param array<string, string> $parameters Parameters of the route's path.
+     */
+    public function open(
+        string $target = '/',
+        ?string $user = null,
+        array $headers = [],
+        array $parameters = [],
+    ): TestConnection {
+        $connection = new TestConnection($this, '0.' . (count($this->connections) + 1) . '.1', $user);
+        $this->connections[$connection->id] = $connection;
+        $request = self::requestHead('GET', $target, $headers, $parameters);
+        $answer = $this->event('open', ['connection' => $connection->id, 'user' => $user, 'request' => $request]);
+        $reply = $answer->head['reply'] ?? [];
+        $connection->user = $reply['user'] ?? $user;
+        $connection->protocol = $reply['protocol'] ?? null;
+        $connection->refusedWith = isset($answer->head['failed']) ? 500 : $reply['status'] ?? null;
+        if ($connection->refusedWith !== null) {
+            unset($this->connections[$connection->id]);
+        }
+        return $connection;
+    }
+
+    /**
+     * Makes an HTTP request.
+     *
+     * @param array<string, string> $headers
+     * @param array<string, string> $parameters Parameters of the route's path.
+     */
+    public function request(
+        string $method,
+        string $target,
+        string $body = '',
+        array $headers = [],
+        array $parameters = [],
+    ): Response {
+        $request = self::requestHead($method, $target, $headers, $parameters);
+        $this->streamed = '';
+        $this->begun = [];
+        $head = ['connection' => '0.0.1', 'request' => $request, 'data' => 0];
+        $answer = $this->event('request', $head, $body);
+        if (isset($answer->head['failed'])) {
+            return new Response(500, "internal error\n");
+        }
+        $reply = $answer->head['reply'] ?? $this->begun;
+        $found = [];
+        foreach ($reply['headers'] ?? [] as [$name, $value]) {
+            $found[$name][] = $value;
+        }
+        $single = static fn (array $values): array|string => count($values) === 1 ? $values[0] : $values;
+        $content = $answer->part($reply['body'] ?? null) ?? $this->streamed;
+        return new Response($reply['status'] ?? 200, $content, array_map($single, $found));
+    }
+
+    /**
+     * Has the application decide about a command of a client of Centrifugo's protocol.
+     *
+     * @param string $event Such as `subscribe`.
+     * @param array<string, mixed> $head Such as `['channel' => 'room:1']`.
+     * @param mixed $data Sent as JSON.
+     * @return array<string, mixed> The reply: `result`, `error` or `disconnect`. Data in a result are decoded.
+     */
+    public function command(string $event, array $head = [], mixed $data = null, ?string $user = null): array
+    {
+        $client = ['id' => '0.0.2', 'transport' => 'websocket', 'protocol' => 'json', 'remote' => '127.0.0.1'];
+        $head += ['client' => $client, 'user' => $user, 'data_kind' => 'json', 'data' => 0];
+        $answer = $this->event($event, $head, json_encode($data, JSON_THROW_ON_ERROR));
+        $reply = $answer->head['reply'] ?? [];
+        foreach (['info', 'data', 'meta'] as $name) {
+            if (isset($reply['result'][$name])) {
+                $part = (string) $answer->part($reply['result'][$name]);
+                $reply['result'][$name] = isset($reply['result']["{$name}_kind"]) ? $part : json_decode($part, true);
+            }
+        }
+        return $reply;
+    }
+
+    /**
+     * Stops the application.
+     */
+    public function stop(): void
+    {
+        $this->event('stop', []);
+    }
+
+    /**
+     * @internal
+     */
+    public function message(TestConnection $from, string $data, string $kind): void
+    {
+        $this->on('message', $from, ['data_kind' => $kind, 'data' => 0], $data);
+    }
+
+    /**
+     * @internal
+     */
+    public function close(TestConnection $from, int $code, string $reason): void
+    {
+        $this->on('close', $from, ['code' => $code, 'reason' => $reason]);
+        $from->closeCode ??= $code;
+        unset($this->connections[$from->id]);
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function on(string $event, TestConnection $from, array $head, string $data = ''): void
+    {
+        if (!isset($this->connections[$from->id]) || $from->closeCode !== null) {
+            throw new LogicException('the connection is closed');
+        }
+        $head += ['connection' => $from->id, 'user' => $from->user];
+        $head += ['attributes' => $from->attributes === [] ? null : $from->attributes];
+        $answer = $this->event($event, $head, $data);
+        if (isset($answer->head['failed']) && $event === 'message') {
+            $from->closeCode = 1011;
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function event(string $event, array $head, string $data = ''): Frame
+    {
+        $id = ++$this->lastId;
+        $present = array_filter($head, static fn (mixed $one): bool => $one !== null);
+        $this->give(['type' => 'event', 'id' => $id, 'event' => $event] + $present, $data);
+        while (true) {
+            $this->decoder->feed($this->engine->takeOutput());
+            while (($frame = $this->decoder->next()) !== null) {
+                $this->carryOut($frame, $head['connection'] ?? '');
+                if ($frame->head['type'] === 'call') {
+                    $this->answer($frame, $head['connection'] ?? '');
+                }
+                if ($frame->head['type'] === 'answer' && $frame->head['id'] === $id) {
+                    return $frame;
+                }
+            }
+            $wakesAt = $this->engine->wakesAt();
+            if ($wakesAt !== null) {
+                $this->engine->wake($wakesAt);
+            }
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function give(array $head, string $payload = ''): void
+    {
+        $parts = $payload === '' ? [] : [$payload];
+        $this->engine->receive(Frame::encode($head, $parts, 1 << 20, 16 << 20));
+    }
+
+    /**
+     * Answers a call. A token is refused; {@see $tokens} has those that hold.
+     */
+    private function answer(Frame $call, string $own): void
+    {
+        $head = $call->head;
+        $of = $this->connections[$head['connection'] ?? $own] ?? null;
+        $result = ['type' => 'result', 'id' => $head['id']];
+        $refused = static fn (string $why): array => ['error' => ['kind' => 'refused', 'message' => $why]];
+        if ($head['call'] === 'part') {
+            $this->streamed .= $call->payload;
+        }
+        if ($head['call'] === 'subscribe' && $of !== null) {
+            $of->channels[$head['channel']] = true;
+        }
+        $isUsers = static fn (TestConnection $one): bool => $one->user === ($head['user'] ?? null);
+        $this->give($result + match ($head['call']) {
+            'connections' => ['connections' => array_keys(array_filter($this->connections, $isUsers))],
+            'connection' => ['open' => $of !== null && $of->closeCode === null],
+            'renew' => isset($this->tokens[$head['token']])
+                ? ['expires_in' => $this->tokens[$head['token']]]
+                : $refused('the token does not hold'),
+            'subscribe' => isset($head['since']) ? ['position' => 'fake:0', 'recovered' => false] : [],
+            'part' => [],
+            default => $refused('calls of the API go to the fake client'),
+        });
+    }
+
+    private function carryOut(Frame $frame, string $own): void
+    {
+        foreach ($frame->head['effects'] ?? [] as $effect) {
+            $of = $this->connections[$effect['connection'] ?? $own] ?? null;
+            $data = (string) $frame->part($effect['data'] ?? null);
+            match ($effect['effect']) {
+                'send' => $of?->deliver($data),
+                'push' => $this->deliver(
+                    static fn (TestConnection $one): bool => $one->user === $effect['user'],
+                    $data,
+                ),
+                'publish' => $this->deliver(
+                    static fn (TestConnection $one): bool => isset($one->channels[$effect['channel']]),
+                    $data,
+                ),
+                'begin' => $this->begun = $effect,
+                'log' => $this->log[] = $effect['text'],
+                default => $of === null ? null : self::change($of, $effect),
+            };
+        }
+        if (isset($frame->head['failed'])) {
+            $this->log[] = $frame->head['failed'];
+        }
+    }
+
+    /**
+     * @param callable(TestConnection): bool $isMeant
+     */
+    private function deliver(callable $isMeant, string $data): void
+    {
+        foreach (array_filter($this->connections, $isMeant) as $connection) {
+            $connection->deliver($data);
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $effect
+     */
+    private static function change(TestConnection $of, array $effect): void
+    {
+        switch ($effect['effect']) {
+            case 'subscribe':
+                $of->channels[$effect['channel']] = true;
+                break;
+            case 'unsubscribe':
+                unset($of->channels[$effect['channel']]);
+                break;
+            case 'attributes':
+                $set = array_merge($of->attributes, $effect['set']);
+                $of->attributes = array_filter($set, static fn (mixed $one): bool => $one !== null);
+                break;
+            case 'close':
+                $of->closeCode = $effect['code'] ?? 1000;
+                $of->closeReason = $effect['reason'] ?? '';
+                break;
+        }
+    }
+
+    /**
+     * @param array<string, string> $headers
+     * @param array<string, string> $parameters
+     * @return array<string, mixed>
+     */
+    private static function requestHead(string $method, string $target, array $headers, array $parameters): array
+    {
+        [$path, $query] = explode('?', $target, 2) + [1 => ''];
+        $pairs = static fn (array $values): array => array_map(
+            static fn (string $name, string $value): array => [$name, $value],
+            array_keys($values),
+            $values,
+        );
+        return [
+            'method' => $method,
+            'path' => $path,
+            'query' => $query,
+            'headers' => $pairs(array_change_key_case($headers)),
+            'params' => $pairs($parameters),
+            'remote' => '127.0.0.1',
+        ];
+    }
+}
+
+namespace Veche\Testing;
+
+use Throwable;
+use Veche\AbstractClient;
+use Veche\Binary;
+use Veche\Command;
+use Veche\Exception\VecheException;
+use Veche\Result\Fields;
+use Veche\Result\Reply;
+
+/**
+ * A client without a server, for tests of an application that pushes. It records commands, and refuses the same wrong
+ * arguments as {@see \Veche\Client}.
+ *
+ * ```php
+ * $veche = new Veche\Testing\FakeClient();
+ * $veche->connect('ann');
+ * (new OrderShipped($veche))($order);
+ * self::assertSame([['shipped' => 7]], $veche->pushedTo('ann'));
+ * ```
+ */
+final class FakeClient extends AbstractClient
+{
+    /** @var list<Command> */
+    private array $commands = [];
+    /** @var array<string, int> */
+    private array $connections = [];
+    /** @var array<string, int> */
+    private array $subscribers = [];
+    /** @var list<Throwable> */
+    private array $failures = [];
+    /** @var array<string, list<mixed>> */
+    private array $answers = [];
+
+    public function run(Command $command): mixed
+    {
+        if ($this->failures !== []) {
+            throw array_shift($this->failures);
+        }
+        if ($command->method === 'batch') {
+            return $this->runBatch($command);
+        }
+        $this->commands[] = $command;
+        if (isset($this->answers[$command->method][0])) {
+            return array_shift($this->answers[$command->method]);
+        }
+        return $command->result(new Fields($this->result($command)));
+    }
+
+    /**
+     * Lets a user have connections, which `handed` and `userStatus` then count.
+     */
+    public function connect(string $user, int $connections = 1): void
+    {
+        $this->connections[$user] = ($this->connections[$user] ?? 0) + $connections;
+    }
+
+    /**
+     * Lets a channel have subscribers, which `handed` and `presenceStats` then count.
+     */
+    public function addSubscribers(string $channel, int $connections = 1): void
+    {
+        $this->subscribers[$channel] = ($this->subscribers[$channel] ?? 0) + $connections;
+    }
+
+    /**
+     * Makes the next call throw. Several failures are thrown one after the other.
+     *
+     * ```php
+     * $veche->failNext(new Veche\Exception\NetworkException('no server'));
+     * ```
+     */
+    public function failNext(VecheException $error): void
+    {
+        $this->failures[] = $error;
+    }
+
+    /**
+     * Sets what the next call of a method returns.
+     *
+     * ```php
+     * $veche->answerNext('user_status', new Veche\Result\UserStatus(true, 2));
+     * ```
+     *
+     * @param string $method Name of the call in the API, such as `user_status`.
+     */
+    public function answerNext(string $method, mixed $result): void
+    {
+        $this->answers[$method][] = $result;
+    }
+
+    /**
+     * Returns the commands so far, those of batches one by one.
+     *
+     * @param string|null $method Only those of this name in the API, such as `publish`.
+     * @return list<Command>
+     */
+    public function commands(?string $method = null): array
+    {
+        $isMeant = static fn (Command $one): bool => $method === null || $one->method === $method;
+        return array_values(array_filter($this->commands, $isMeant));
+    }
+
+    /**
+     * Returns what was pushed to a user, in order: the data as they were given.
+     *
+     * @return list<mixed>
+     */
+    public function pushedTo(string $user): array
+    {
+        return $this->data('user', $user);
+    }
+
+    /**
+     * Returns what was published to a channel, in order: the data as they were given.
+     *
+     * @return list<mixed>
+     */
+    public function publishedTo(string $channel): array
+    {
+        return $this->data('channel', $channel);
+    }
+
+    /**
+     * Forgets the commands so far.
+     */
+    public function reset(): void
+    {
+        $this->commands = [];
+    }
+
+    /**
+     * @return list<mixed>
+     */
+    private function data(string $kind, string $name): array
+    {
+        $found = [];
+        foreach ($this->commands as $command) {
+            if ($command->publishes() && in_array($name, self::targets($command, $kind), true)) {
+                $found[] = isset($command->parameters['binary'])
+                    ? new Binary(base64_decode($command->parameters['binary']))
+                    : $command->parameters['data'];
+            }
+        }
+        return $found;
+    }
+
+    /**
+     * @return list<string>
+     */
+    private static function targets(Command $command, string $kind): array
+    {
+        $single = $command->parameters[$kind] ?? null;
+        return $single === null ? $command->parameters["{$kind}s"] ?? [] : [$single];
+    }
+
+    /**
+     * @return list<Reply>
+     */
+    private function runBatch(Command $batch): array
+    {
+        return array_map(function (Command $one): Reply {
+            try {
+                return new Reply($this->run($one));
+            } catch (VecheException $error) {
+                return new Reply(null, $error);
+            }
+        }, $batch->commands);
+    }
+
+    /**
+     * Returns the result as the server would write it.
+     *
+     * @return array<string, mixed>
+     */
+    private function result(Command $command): array
+    {
+        $parameters = $command->parameters;
+        $user = $parameters['user'] ?? '';
+        $channel = $parameters['channel'] ?? '';
+        $connections = $this->connections[$user] ?? 0;
+        $subscribers = $this->subscribers[$channel] ?? 0;
+        return match ($command->method) {
+            'push' => ['handed' => $this->count('user', $command)],
+            'publish' => ['handed' => $this->count('channel', $command)],
+            'broadcast' => ['responses' => array_map(
+                fn (string $one): array => ['result' => ['handed' => $this->subscribers[$one] ?? 0]],
+                $parameters['channels'],
+            )],
+            'disconnect', 'block_user' => $this->end($user, $parameters),
+            'user_status' => ['online' => $connections > 0, 'connections' => $connections],
+            'history' => ['publications' => [], 'offset' => 0, 'epoch' => 'fake'],
+            'presence' => ['presence' => []],
+            'presence_stats' => ['num_clients' => $subscribers, 'num_users' => $subscribers],
+            'channels' => ['channels' => array_map(
+                static fn (int $count): array => ['num_clients' => $count],
+                $this->subscribers,
+            )],
+            'connections' => ['connections' => []],
+            'info' => ['nodes' => []],
+            default => [],
+        };
+    }
+
+    private function count(string $kind, Command $command): int
+    {
+        $known = $kind === 'user' ? $this->connections : $this->subscribers;
+        return array_sum(array_map(
+            static fn (string $name): int => $known[$name] ?? 0,
+            self::targets($command, $kind),
+        ));
+    }
+
+    /**
+     * @param array<string, mixed> $parameters
+     * @return array<string, int>
+     */
+    private function end(string $user, array $parameters): array
+    {
+        if (isset($parameters['client']) || isset($parameters['session']) || isset($parameters['whitelist'])) {
+            return [];
+        }
+        $ended = $this->connections[$user] ?? 0;
+        unset($this->connections[$user]);
+        return ['disconnected' => $ended];
+    }
+}
+
+namespace Veche\Testing;
+
+/**
+ * The client's end of a connection to an application under test.
+ */
+final class TestConnection
+{
+    /** Close code that the application has chosen; null while it is open. */
+    public ?int $closeCode = null;
+
+    public string $closeReason = '';
+
+    /** @var array<string, true> */
+    public array $channels = [];
+
+    /** @var array<string, bool|int|float|string> */
+    public array $attributes = [];
+
+    /** @var list<string> */
+    private array $inbox = [];
+
+    /**
+     * @param int|null $refusedWith Status of a handshake that was refused.
+     * @internal {@see AppTester::open()} makes them.
+     */
+    public function __construct(
+        private readonly AppTester $tester,
+        public readonly string $id,
+        public ?string $user = null,
+        public ?string $protocol = null,
+        public ?int $refusedWith = null,
+    ) {
+    }
+
+    /**
+     * Sends a text message and returns when the application has handled it.
+     */
+    public function say(string $text): void
+    {
+        $this->tester->message($this, $text, 'text');
+    }
+
+    /**
+     * Sends a binary message and returns when the application has handled it.
+     */
+    public function sayBinary(string $bytes): void
+    {
+        $this->tester->message($this, $bytes, 'binary');
+    }
+
+    /**
+     * Closes the connection.
+     */
+    public function hangUp(int $code = 1000, string $reason = ''): void
+    {
+        $this->tester->close($this, $code, $reason);
+    }
+
+    /**
+     * Returns the messages that have come since the last call.
+     *
+     * @return list<string>
+     */
+    public function received(): array
+    {
+        [$received, $this->inbox] = [$this->inbox, []];
+        return $received;
+    }
+
+    /**
+     * @internal
+     */
+    public function deliver(string $message): void
+    {
+        if ($this->closeCode === null) {
+            $this->inbox[] = $message;
+        }
+    }
+}
+
+namespace Veche\Token;
+
+use OpenSSLAsymmetricKey;
+use Veche\Exception\CallerException;
+use Veche\Json;
+
+/**
+ * A key that signs tokens: a secret (HS256, HS384, HS512), an RSA key (RS256, RS384, RS512), or a key on P-256, P-384
+ * or P-521 (ES256, ES384, ES512).
+ *
+ * ```php
+ * $key = Veche\Token\Key::secret(trim(file_get_contents('/etc/veche/jwt.secret')));
+ * $key = Veche\Token\Key::pem(file_get_contents('/etc/shop/private.pem'));
+ * ```
+ */
+final class Key
+{
+    /** Bytes of r and of s in a signature, by the algorithm. */
+    private const EC_BYTES = ['ES256' => 32, 'ES384' => 48, 'ES512' => 66];
+    private const EC_CURVES = ['prime256v1' => 'ES256', 'secp384r1' => 'ES384', 'secp521r1' => 'ES512'];
+
+    private function __construct(
+        public readonly string $algorithm,
+        private readonly string|OpenSSLAsymmetricKey $key,
+        public readonly ?string $id,
+    ) {
+    }
+
+    /**
+     * Uses a secret that the server knows too (`secret_file` of `[jwt]`).
+     *
+     * @param string $algorithm `HS256`, `HS384` or `HS512`.
+     * @param string|null $id `kid` of the tokens' header.
+     * @throws CallerException
+     */
+    public static function secret(string $secret, string $algorithm = 'HS256', ?string $id = null): self
+    {
+        if ($secret === '') {
+            throw new CallerException('the secret is empty');
+        }
+        if (!in_array($algorithm, ['HS256', 'HS384', 'HS512'], true)) {
+            throw new CallerException("$algorithm is no algorithm of a secret");
+        }
+        return new self($algorithm, $secret, $id);
+    }
+
+    /**
+     * Uses a private key whose public half the server knows (`key_file` or `jwks` of `[jwt]`). Takes ext-openssl.
+     *
+     * @param string $pem The private key.
+     * @param string|null $algorithm By default the one of the curve, or RS256.
+     * @param string|null $id `kid` of the tokens' header.
+     * @throws CallerException
+     */
+    public static function pem(
+        string $pem,
+        ?string $algorithm = null,
+        ?string $passphrase = null,
+        ?string $id = null,
+    ): self {
+        if (!extension_loaded('openssl')) {
+            throw new CallerException('ext-openssl is not loaded');
+        }
+        $key = openssl_pkey_get_private($pem, $passphrase);
+        if ($key === false) {
+            throw new CallerException('this is no private key in PEM, or the passphrase is wrong');
+        }
+        $details = openssl_pkey_get_details($key);
+        $allowed = match ($details['type']) {
+            OPENSSL_KEYTYPE_RSA => ['RS256', 'RS384', 'RS512'],
+            OPENSSL_KEYTYPE_EC => array_filter([self::EC_CURVES[$details['ec']['curve_name']] ?? null]),
+            default => [],
+        };
+        if ($allowed === []) {
+            throw new CallerException('the key is neither RSA nor on P-256, P-384 or P-521');
+        }
+        $algorithm ??= $allowed[0];
+        if (!in_array($algorithm, $allowed, true)) {
+            throw new CallerException("$algorithm is no algorithm of this key");
+        }
+        return new self($algorithm, $key, $id);
+    }
+
+    /**
+     * Returns a signed token with these claims (RFC 7515, compact form).
+     *
+     * @param array<string, mixed> $claims
+     * @throws CallerException if the claims can't be expressed in JSON
+     */
+    public function sign(array $claims): string
+    {
+        $header = ['alg' => $this->algorithm, 'typ' => 'JWT'] + ($this->id === null ? [] : ['kid' => $this->id]);
+        $signed = self::base64(Json::encode($header)) . '.' . self::base64(Json::encode((object) $claims));
+        return "$signed." . self::base64($this->signature($signed));
+    }
+
+    private function signature(string $signed): string
+    {
+        $hash = 'sha' . substr($this->algorithm, 2);
+        if (is_string($this->key)) {
+            return hash_hmac($hash, $signed, $this->key, true);
+        }
+        if (!openssl_sign($signed, $signature, $this->key, $hash)) {
+            throw new CallerException('openssl can\'t sign with this key: ' . openssl_error_string());
+        }
+        $bytes = self::EC_BYTES[$this->algorithm] ?? null;
+        return $bytes === null ? $signature : self::concatenated($signature, $bytes);
+    }
+
+    /**
+     * Turns an ECDSA signature from DER, a sequence of two integers, into r and s one behind the other (RFC 7518,
+     * section 3.4).
+     */
+    private static function concatenated(string $der, int $bytes): string
+    {
+        // The sequence of P-521 is longer than 127 bytes, and its length takes a second byte.
+        $at = ord($der[1]) === 0x81 ? 3 : 2;
+        $numbers = '';
+        for ($i = 0; $i < 2; $i++) {
+            $length = ord($der[$at + 1]);
+            $number = ltrim(substr($der, $at + 2, $length), "\0");
+            $numbers .= str_pad($number, $bytes, "\0", STR_PAD_LEFT);
+            $at += 2 + $length;
+        }
+        return $numbers;
+    }
+
+    private static function base64(string $bytes): string
+    {
+        return rtrim(strtr(base64_encode($bytes), '+/', '-_'), '=');
+    }
+}
+
+namespace Veche\Token;
+
+use Veche\Exception\CallerException;
+
+/**
+ * Makes the tokens with which clients connect and subscribe.
+ *
+ * ```php
+ * $tokens = new Veche\Token\Tokens(Veche\Token\Key::secret($secret), ttl: 600);
+ * $connection = $tokens->connection('ann');
+ * $subscription = $tokens->subscription('ann', 'chat:$42');
+ * ```
+ */
+final class Tokens
+{
+    /**
+     * @param int $ttl Seconds that tokens hold.
+     * @param string|null $issuer `iss`, where `issuer` of `[jwt]` asks for it.
+     * @param string|list<string>|null $audience `aud`, where `audience` of `[jwt]` asks for it.
+     * @throws CallerException
+     */
+    public function __construct(
+        private readonly Key $key,
+        private readonly int $ttl = 600,
+        private readonly ?string $issuer = null,
+        private readonly string|array|null $audience = null,
+    ) {
+        if ($ttl < 1) {
+            throw new CallerException('a token holds for at least a second');
+        }
+    }
+
+    /**
+     * Returns a connection token.
+     *
+     * @param string $user Name of the user; empty for an anonymous client.
+     * @param int|null $expireAt When the connection ends, in seconds since 1970, if not with the token; 0: never.
+     * @param mixed $info What other clients see of this one.
+     * @param mixed $meta What only the back end's hooks see.
+     * @param list<string> $channels Channels that the connection is subscribed to by the server.
+     * @param array<string, array<string, mixed>> $subs The same with options: `info`, `data`, `override`, `expire_at`.
+     * @param string|null $id `jti`, by which the token can be revoked.
+     * @param array<string, mixed> $claims Further claims, which replace those of the same name.
+     * @throws CallerException
+     */
+    public function connection(
+        string $user,
+        ?int $expireAt = null,
+        mixed $info = null,
+        mixed $meta = null,
+        array $channels = [],
+        array $subs = [],
+        ?string $id = null,
+        array $claims = [],
+    ): string {
+        if (isset($claims['channel'])) {
+            throw new CallerException('a token with a channel is a subscription token');
+        }
+        $subs = array_map(static fn (array $options): object => (object) $options, $subs);
+        return $this->sign($claims, $user, $id, [
+            'expire_at' => $expireAt,
+            'info' => $info,
+            'meta' => $meta,
+            'channels' => $channels === [] ? null : array_values($channels),
+            'subs' => $subs === [] ? null : (object) $subs,
+        ]);
+    }
+
+    /**
+     * Returns a subscription token.
+     *
+     * @param string $user The user of the connection; empty for an anonymous client.
+     * @param string $channel The channel that it lets the client subscribe to.
+     * @param int|null $expireAt When the subscription ends, in seconds since 1970, if not with the token; 0: never.
+     * @param mixed $info What other clients see of the subscription.
+     * @param mixed $data What the client receives as it subscribes.
+     * @param string|null $client Id of the only connection that may use it.
+     * @param array<string, bool> $override Options other than the namespace's, such as `['presence' => false]`.
+     * @param string|null $id `jti`, by which the token can be revoked.
+     * @param array<string, mixed> $claims Further claims, which replace those of the same name.
+     * @throws CallerException
+     */
+    public function subscription(
+        string $user,
+        string $channel,
+        ?int $expireAt = null,
+        mixed $info = null,
+        mixed $data = null,
+        ?string $client = null,
+        array $override = [],
+        ?string $id = null,
+        array $claims = [],
+    ): string {
+        if ($channel === '') {
+            throw new CallerException('channel is empty');
+        }
+        $flags = array_map(static fn (bool $value): array => ['value' => $value], $override);
+        return $this->sign($claims, $user, $id, [
+            'channel' => $channel,
+            'expire_at' => $expireAt,
+            'info' => $info,
+            'data' => $data,
+            'client' => $client,
+            'override' => $flags === [] ? null : (object) $flags,
+        ]);
+    }
+
+    /**
+     * @param array<string, mixed> $claims
+     * @param array<string, mixed> $own
+     */
+    private function sign(array $claims, string $user, ?string $id, array $own): string
+    {
+        $now = time();
+        $own += [
+            'sub' => $user === '' ? null : $user,
+            'iat' => $now,
+            'exp' => $now + $this->ttl,
+            'iss' => $this->issuer,
+            'aud' => $this->audience,
+            'jti' => $id,
+        ];
+        return $this->key->sign($claims + array_filter($own, static fn (mixed $value): bool => $value !== null));
+    }
+}
+
+namespace Veche\WebSocket;
+
+use Veche\Exception\CallerException;
+use Veche\Exception\ClosedException;
+use Veche\Exception\NetworkException;
+use Veche\Exception\ProtocolException;
+use Veche\Exception\TimeoutException;
+use Veche\Exception\VecheException;
+use Veche\Net\Address;
+use Veche\Net\Deadline;
+use Veche\Net\Socket;
+
+/**
+ * A WebSocket client for back ends (RFC 6455): it blocks, with timeouts, and answers pings while it waits.
+ *
+ * ```php
+ * $socket = Veche\WebSocket\Client::connect('ws://127.0.0.1:8080/echo');
+ * $socket->send('hello');
+ * echo $socket->receive(timeout: 5)->data;
+ * $socket->close();
+ * ```
+ *
+ * Without extensions: messages are not compressed.
+ */
+final class Client
+{
+    private bool $isClosed = false;
+
+    private function __construct(
+        private readonly Socket $socket,
+        private readonly Receiver $receiver,
+        private readonly float $timeout,
+        public readonly string $protocol,
+    ) {
+    }
+
+    /**
+     * Connects and makes the handshake.
+     *
+     * @param string $url `ws://…` or `wss://…`.
+     * @param array<string, string> $headers Further headers of the handshake, such as `Authorization`.
+     * @param list<string> $protocols Subprotocols to offer; `$protocol` of the client is the one that was chosen.
+     * @param float $timeout Seconds for the handshake, and for each later send.
+     * @param int $messageBytesMax Longest message to receive.
+     * @param int $fragmentsMax Most frames of one message.
+     * @param string|null $caFile Certificates to trust for wss instead of the system's.
+     * @throws VecheException
+     */
+    public static function connect(
+        string $url,
+        array $headers = [],
+        array $protocols = [],
+        float $timeout = 5.0,
+        int $messageBytesMax = 16 << 20,
+        int $fragmentsMax = 1000,
+        ?string $caFile = null,
+    ): self {
+        $address = Address::parse($url, ['ws', 'wss']);
+        $handshake = new Handshake($address, $headers, $protocols, base64_encode(random_bytes(16)));
+        $deadline = Deadline::in($timeout);
+        $socket = Socket::connect($address, $timeout, $caFile);
+        try {
+            $socket->write($handshake->request(), $deadline);
+            do {
+                $bytes = $socket->read($deadline);
+                if ($bytes === null) {
+                    throw new TimeoutException("no handshake from $address within $timeout s");
+                }
+                if ($bytes === '') {
+                    throw new NetworkException("$address closed the connection within the handshake");
+                }
+                $opened = $handshake->take($bytes);
+            } while ($opened === null);
+        } catch (VecheException $error) {
+            $socket->close();
+            throw $error;
+        }
+        [$protocol, $rest] = $opened;
+        $receiver = new Receiver($messageBytesMax, $fragmentsMax);
+        $receiver->feed($rest);
+        return new self($socket, $receiver, $timeout, $protocol);
+    }
+
+    /**
+     * Sends a text message.
+     *
+     * @throws CallerException if it is not UTF-8
+     * @throws NetworkException
+     */
+    public function send(string $text): void
+    {
+        if (preg_match('//u', $text) !== 1) {
+            throw new CallerException('a text message has to be UTF-8; use sendBinary for bytes');
+        }
+        $this->write(Frame::encode(Opcode::Text, $text));
+    }
+
+    /**
+     * Sends a binary message.
+     *
+     * @throws NetworkException
+     */
+    public function sendBinary(string $bytes): void
+    {
+        $this->write(Frame::encode(Opcode::Binary, $bytes));
+    }
+
+    /**
+     * Sends a ping. Its answer is taken by {@see receive()}.
+     *
+     * @param string $payload At most 125 bytes.
+     * @throws CallerException
+     * @throws NetworkException
+     */
+    public function ping(string $payload = ''): void
+    {
+        if (strlen($payload) > 125) {
+            throw new CallerException('a ping has at most 125 bytes');
+        }
+        $this->write(Frame::encode(Opcode::Ping, $payload));
+    }
+
+    /**
+     * Waits for the next message. Pings that come meanwhile are answered.
+     *
+     * @param float|null $timeout Seconds; null: as long as it takes. After a timeout the connection can still be used.
+     * @throws TimeoutException
+     * @throws ClosedException when the connection has ended
+     * @throws ProtocolException if the server breaks RFC 6455; the connection is closed then
+     */
+    public function receive(?float $timeout = null): Message
+    {
+        $message = $this->tryReceive($timeout);
+        return $message ?? throw new TimeoutException("no message within $timeout s");
+    }
+
+    /**
+     * As {@see receive()}, but returns null when nothing came in time. With 0 it takes what has arrived already.
+     *
+     * @throws ClosedException
+     * @throws ProtocolException
+     */
+    public function tryReceive(?float $timeout = 0.0): ?Message
+    {
+        $deadline = Deadline::in($timeout ?? INF);
+        while (true) {
+            $event = $this->event($deadline);
+            if ($event === null) {
+                return null;
+            }
+            if ($event->kind === Opcode::Text || $event->kind === Opcode::Binary) {
+                return new Message($event->data, $event->kind === Opcode::Binary);
+            }
+        }
+    }
+
+    /**
+     * Closes the connection and waits for the server's Close frame, for at most a second.
+     *
+     * Messages that come meanwhile are dropped. Closing again does nothing.
+     *
+     * @param int $code 1000, or from 3000 to 4999.
+     * @param string $reason At most 123 bytes.
+     * @throws CallerException
+     */
+    public function close(int $code = 1000, string $reason = ''): void
+    {
+        if ($code !== 1000 && ($code < 3000 || $code > 4999)) {
+            throw new CallerException('a close code is 1000, or between 3000 and 4999');
+        }
+        if (strlen($reason) > 123 || preg_match('//u', $reason) !== 1) {
+            throw new CallerException('a close reason is UTF-8 of at most 123 bytes');
+        }
+        if ($this->isClosed) {
+            return;
+        }
+        $deadline = Deadline::in(1.0);
+        try {
+            $this->write(Frame::close($code, $reason));
+            while ($this->event($deadline) !== null) {
+                continue;
+            }
+        } catch (VecheException) {
+            // The connection is over either way.
+        }
+        $this->end();
+    }
+
+    /**
+     * Returns the next event, after it was answered where it asks for an answer; null at the deadline.
+     */
+    private function event(Deadline $deadline): ?Event
+    {
+        if ($this->isClosed) {
+            throw new ClosedException(1006, 'the connection has ended before');
+        }
+        try {
+            while (($event = $this->receiver->next()) === null) {
+                $bytes = $this->socket->read($deadline);
+                if ($bytes === null) {
+                    return null;
+                }
+                if ($bytes === '') {
+                    $this->end();
+                    throw new ClosedException(1006, 'the connection ended without a Close frame');
+                }
+                $this->receiver->feed($bytes);
+            }
+        } catch (ProtocolException $error) {
+            $this->fail($error);
+        }
+        if ($event->kind === Opcode::Ping) {
+            $this->write(Frame::encode(Opcode::Pong, $event->data));
+        }
+        if ($event->kind === Opcode::Close) {
+            $this->write(Frame::close($event->code));
+            $this->end();
+            throw new ClosedException($event->code, $event->data);
+        }
+        return $event;
+    }
+
+    private function fail(ProtocolException $error): never
+    {
+        try {
+            $this->write(Frame::close($error->getCode()));
+        } catch (NetworkException | ClosedException) {
+            // The error that is thrown says more.
+        }
+        $this->end();
+        throw $error;
+    }
+
+    private function write(string $frame): void
+    {
+        if ($this->isClosed) {
+            throw new ClosedException(1006, 'the connection has ended before');
+        }
+        try {
+            $this->socket->write($frame, Deadline::in($this->timeout));
+        } catch (NetworkException $error) {
+            // A part of a frame may be out: nothing can follow it.
+            $this->end();
+            throw $error;
+        }
+    }
+
+    private function end(): void
+    {
+        $this->isClosed = true;
+        $this->socket->close();
+    }
+}
+
+namespace Veche\WebSocket;
+
+/**
+ * What a {@see Receiver} has found: a message, or a control frame.
+ *
+ * @internal
+ */
+final class Event
+{
+    /**
+     * @param Opcode $kind Text and Binary for messages; never Continuation.
+     * @param string $data Of a Close: the reason.
+     * @param int $code Of a Close; 1005 where it has none.
+     */
+    public function __construct(
+        public readonly Opcode $kind,
+        public readonly string $data,
+        public readonly int $code = 0,
+    ) {
+    }
+}
+
+namespace Veche\WebSocket;
+
+/**
+ * Encodes the frames that a client sends: whole and masked.
+ *
+ * @internal
+ */
+final class Frame
+{
+    /**
+     * @param string|null $key Four bytes; by default random ones, as section 10.3 of RFC 6455 asks for.
+     */
+    public static function encode(Opcode $opcode, string $payload, ?string $key = null, bool $isFinal = true): string
+    {
+        $key ??= random_bytes(4);
+        $length = strlen($payload);
+        $head = chr(($isFinal ? 0x80 : 0) | $opcode->value) . match (true) {
+            $length < 126 => chr(0x80 | $length),
+            $length < 65536 => "\xfe" . pack('n', $length),
+            default => "\xff" . pack('J', $length),
+        };
+        return $head . $key . self::mask($payload, $key);
+    }
+
+    public static function mask(string $payload, string $key): string
+    {
+        $length = strlen($payload);
+        // The operator works on strings and ends with the shorter one.
+        return $length === 0 ? '' : $payload ^ str_repeat($key, intdiv($length + 3, 4));
+    }
+
+    /**
+     * Encodes a Close frame. The codes 1005 and 1006 stand for the absence of one.
+     */
+    public static function close(int $code, string $reason = ''): string
+    {
+        $payload = in_array($code, [1005, 1006], true) ? '' : pack('n', $code) . $reason;
+        return self::encode(Opcode::Close, $payload);
+    }
+}
+
+namespace Veche\WebSocket;
+
+use Veche\Exception\CallerException;
+use Veche\Exception\NetworkException;
+use Veche\Exception\ProtocolException;
+use Veche\Exception\RateLimitException;
+use Veche\Exception\UnavailableException;
+use Veche\Exception\VecheException;
+use Veche\Net\Address;
+
+/**
+ * The HTTP request that opens a WebSocket, and the check of its response (RFC 6455, section 4.1). It does no I/O.
+ *
+ * @internal
+ */
+final class Handshake
+{
+    private const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
+    private const HEAD_BYTES_MAX = 65536;
+    private const OURS = [
+        'host', 'upgrade', 'connection', 'sec-websocket-key', 'sec-websocket-version', 'sec-websocket-protocol',
+        'sec-websocket-extensions', 'content-length', 'transfer-encoding',
+    ];
+
+    private string $received = '';
+
+    /**
+     * @param array<string, string> $headers
+     * @param list<string> $protocols
+     * @param string $key Base64 of 16 bytes.
+     * @throws CallerException
+     */
+    public function __construct(
+        private readonly Address $address,
+        private readonly array $headers,
+        private readonly array $protocols,
+        private readonly string $key,
+    ) {
+        foreach ($headers as $name => $value) {
+            $isName = preg_match('/^[!#$%&\'*+.^_`|~0-9A-Za-z-]+$/D', (string) $name) === 1;
+            if (!$isName || preg_match('/[\r\n\0]/', $value) === 1) {
+                throw new CallerException("bad header \"$name\"");
+            }
+            if (in_array(strtolower((string) $name), self::OURS, true)) {
+                throw new CallerException("the header $name belongs to the handshake");
+            }
+        }
+        foreach ($protocols as $protocol) {
+            if (preg_match('/^[!#$%&\'*+.^_`|~0-9A-Za-z-]+$/D', $protocol) !== 1) {
+                throw new CallerException("bad subprotocol \"$protocol\"");
+            }
+        }
+    }
+
+    public function request(): string
+    {
+        $lines = [
+            "GET {$this->address->target} HTTP/1.1",
+            "Host: {$this->address->authority()}",
+            'Upgrade: websocket',
+            'Connection: Upgrade',
+            "Sec-WebSocket-Key: $this->key",
+            'Sec-WebSocket-Version: 13',
+        ];
+        if ($this->protocols !== []) {
+            $lines[] = 'Sec-WebSocket-Protocol: ' . implode(', ', $this->protocols);
+        }
+        foreach ($this->headers as $name => $value) {
+            $lines[] = "$name: $value";
+        }
+        return implode("\r\n", $lines) . "\r\n\r\n";
+    }
+
+    /**
+     * Takes bytes of the response. Returns null until its head is complete, then the subprotocol that was chosen, an
+     * empty string for none, and the bytes behind the head.
+     *
+     * @return array{string, string}|null
+     * @throws VecheException if the server refuses
+     */
+    public function take(string $bytes): ?array
+    {
+        $this->received .= $bytes;
+        $end = strpos($this->received, "\r\n\r\n");
+        if ($end === false) {
+            if (strlen($this->received) > self::HEAD_BYTES_MAX) {
+                throw self::broken('the head of the response is too long');
+            }
+            return null;
+        }
+        $lines = explode("\r\n", substr($this->received, 0, $end));
+        $rest = substr($this->received, $end + 4);
+        if (preg_match('#^HTTP/1\.1 (\d{3})(?: (.*))?$#', $lines[0], $status) !== 1) {
+            throw self::broken('the response has no status line');
+        }
+        $headers = [];
+        foreach (array_slice($lines, 1) as $line) {
+            [$name, $value] = explode(':', $line, 2) + [1 => ''];
+            $headers[strtolower($name)] = trim($value);
+        }
+        if ($status[1] !== '101') {
+            throw self::refusal((int) $status[1], $status[2] ?? '', $headers, $rest);
+        }
+        $this->check($headers);
+        return [$headers['sec-websocket-protocol'] ?? '', $rest];
+    }
+
+    /**
+     * @param array<string, string> $headers
+     */
+    private function check(array $headers): void
+    {
+        $accept = base64_encode(sha1($this->key . self::GUID, true));
+        $chosen = $headers['sec-websocket-protocol'] ?? null;
+        $problem = match (true) {
+            strtolower($headers['upgrade'] ?? '') !== 'websocket' => 'no Upgrade: websocket',
+            !preg_match('/(?:^|,)\s*upgrade\s*(?:,|$)/i', $headers['connection'] ?? '') => 'no Connection: Upgrade',
+            ($headers['sec-websocket-accept'] ?? '') !== $accept => 'a wrong Sec-WebSocket-Accept',
+            isset($headers['sec-websocket-extensions']) => 'an extension that was not offered',
+            $chosen !== null && !in_array($chosen, $this->protocols, true) => 'a subprotocol that was not offered',
+            default => null,
+        };
+        if ($problem !== null) {
+            throw self::broken("the response has $problem");
+        }
+    }
+
+    /**
+     * @param array<string, string> $headers
+     */
+    private static function refusal(int $status, string $words, array $headers, string $body): VecheException
+    {
+        $why = trim(strtok($body, "\n") ?: $words);
+        $message = "the handshake was refused with status $status: $why";
+        $seconds = $headers['retry-after'] ?? '';
+        $retryAfter = preg_match('/^\d{1,6}$/', $seconds) === 1 ? (float) $seconds : null;
+        return match (true) {
+            $status === 429 => new RateLimitException($message, $status, $retryAfter),
+            $status >= 500 => new UnavailableException($message, $status, $retryAfter),
+            default => new CallerException($message, $status),
+        };
+    }
+
+    private static function broken(string $why): ProtocolException
+    {
+        return new ProtocolException("this is no WebSocket: $why", 1002);
+    }
+}
+
+namespace Veche\WebSocket;
+
+/**
+ * A message: text, or bytes.
+ */
+final class Message
+{
+    public function __construct(public readonly string $data, public readonly bool $isBinary = false)
+    {
+    }
+}
+
+namespace Veche\WebSocket;
+
+/**
+ * What a frame is (RFC 6455, section 5.2).
+ *
+ * @internal
+ */
+enum Opcode: int
+{
+    case Continuation = 0;
+    case Text = 1;
+    case Binary = 2;
+    case Close = 8;
+    case Ping = 9;
+    case Pong = 10;
+
+    public function isControl(): bool
+    {
+        return $this->value >= self::Close->value;
+    }
+}
+
+namespace Veche\WebSocket;
+
+use Veche\Exception\ProtocolException;
+
+/**
+ * Turns the bytes that a server sends into messages and control frames (RFC 6455, section 5). It does no I/O.
+ *
+ * ```php
+ * $receiver = new Receiver();
+ * $receiver->feed($bytes);
+ * while (($event = $receiver->next()) !== null) {
+ *     // …
+ * }
+ * ```
+ *
+ * @internal
+ */
+final class Receiver
+{
+    private const CODES = [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014];
+
+    private string $buffer = '';
+    private int $start = 0;
+    /** Kind of the message whose fragments are arriving. */
+    private ?Opcode $open = null;
+    private ?Utf8 $text = null;
+    /** Bytes of the frame that has begun that were given to `$text`. */
+    private int $validated = 0;
+    private string $message = '';
+    private int $fragments = 0;
+    private bool $isOver = false;
+    private ?ProtocolException $failure = null;
+
+    /**
+     * @param int $messageBytesMax Longest message.
+     * @param int $fragmentsMax Most frames of one message.
+     */
+    public function __construct(private readonly int $messageBytesMax, private readonly int $fragmentsMax)
+    {
+    }
+
+    /**
+     * Takes received bytes.
+     */
+    public function feed(string $bytes): void
+    {
+        if ($this->start > 0) {
+            $this->buffer = substr($this->buffer, $this->start);
+            $this->start = 0;
+        }
+        $this->buffer .= $bytes;
+    }
+
+    /**
+     * Returns the next message or control frame; null: it takes more bytes, or a Close has come.
+     *
+     * @throws ProtocolException with the close code; from then on each call throws it
+     */
+    public function next(): ?Event
+    {
+        if ($this->failure !== null) {
+            throw $this->failure;
+        }
+        while (!$this->isOver && ($frame = $this->frame()) !== null) {
+            $event = $this->event(...$frame);
+            if ($event !== null) {
+                return $event;
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Returns whether a message or a frame has begun and not ended.
+     */
+    public function isMidway(): bool
+    {
+        return !$this->isOver && ($this->open !== null || strlen($this->buffer) > $this->start);
+    }
+
+    /**
+     * @return array{Opcode, bool, string}|null
+     */
+    private function frame(): ?array
+    {
+        $available = strlen($this->buffer) - $this->start;
+        if ($available < 2) {
+            return null;
+        }
+        $first = ord($this->buffer[$this->start]);
+        $isFinal = ($first & 0x80) !== 0;
+        $opcode = Opcode::tryFrom($first & 0x0f);
+        $this->check(($first & 0x70) === 0, 1002, 'reserved bit set');
+        $this->check($opcode !== null, 1002, 'reserved opcode');
+        $this->check($isFinal || !$opcode->isControl(), 1002, 'fragmented control frame');
+        $this->order($opcode);
+        $second = ord($this->buffer[$this->start + 1]);
+        $this->check(($second & 0x80) === 0, 1002, 'masked frame from a server');
+        $this->check($second <= 125 || !$opcode->isControl(), 1002, 'control frame over 125 bytes');
+        [$head, $length] = $this->length($second, $available);
+        if ($head === 0) {
+            return null;
+        }
+        if (!$opcode->isControl()) {
+            $total = strlen($this->message) + $length;
+            $this->check($length >= 0 && $total <= $this->messageBytesMax, 1009, 'message too big');
+            $this->check($this->fragments < $this->fragmentsMax, 1009, 'too many fragments');
+            $this->validate($opcode, $head, min($length, $available - $head));
+        }
+        if ($available < $head + $length) {
+            return null;
+        }
+        if (!$opcode->isControl()) {
+            $this->validated = 0;
+        }
+        $payload = substr($this->buffer, $this->start + $head, $length);
+        $this->start += $head + $length;
+        return [$opcode, $isFinal, $payload];
+    }
+
+    /**
+     * Checks what has arrived of a text: one that is wrong already is not waited for.
+     */
+    private function validate(Opcode $opcode, int $head, int $arrived): void
+    {
+        if ($this->open === null && $this->validated === 0) {
+            $this->text = $opcode === Opcode::Text ? new Utf8() : null;
+        }
+        if ($this->text !== null && $arrived > $this->validated) {
+            $at = $this->start + $head + $this->validated;
+            $part = substr($this->buffer, $at, $arrived - $this->validated);
+            $this->check($this->text->feed($part), 1007, 'invalid UTF-8');
+        }
+        $this->validated = $arrived;
+    }
+
+    /**
+     * Checks that a data frame is one that may come now (section 5.4).
+     */
+    private function order(Opcode $opcode): void
+    {
+        if ($opcode === Opcode::Continuation) {
+            $this->check($this->open !== null, 1002, 'continuation without a message');
+        } elseif (!$opcode->isControl()) {
+            $this->check($this->open === null, 1002, 'new message inside a fragmented one');
+        }
+    }
+
+    /**
+     * Returns the bytes of the head, 0 if it is not complete, and the length of the payload.
+     *
+     * @return array{int, int}
+     */
+    private function length(int $second, int $available): array
+    {
+        if ($second < 126) {
+            return [2, $second];
+        }
+        $size = $second === 126 ? 2 : 8;
+        if ($available < 2 + $size) {
+            return [0, 0];
+        }
+        $length = unpack($size === 2 ? 'n' : 'J', $this->buffer, $this->start + 2)[1];
+        $isShortest = $length < 0 || $length >= ($size === 2 ? 126 : 65536);
+        // The most significant bit is 0 (section 5.2).
+        $this->check($isShortest && $length >= 0, 1002, 'malformed payload length');
+        return [2 + $size, $length];
+    }
+
+    private function event(Opcode $opcode, bool $isFinal, string $payload): ?Event
+    {
+        if ($opcode === Opcode::Close) {
+            return $this->close($payload);
+        }
+        if ($opcode->isControl()) {
+            return new Event($opcode, $payload);
+        }
+        $this->open ??= $opcode;
+        $this->fragments += 1;
+        $this->message .= $payload;
+        if (!$isFinal) {
+            return null;
+        }
+        $this->check($this->text?->isComplete() ?? true, 1007, 'invalid UTF-8');
+        $event = new Event($this->open, $this->message);
+        $this->open = null;
+        $this->message = '';
+        $this->fragments = 0;
+        return $event;
+    }
+
+    private function close(string $payload): Event
+    {
+        $this->isOver = true;
+        if ($payload === '') {
+            return new Event(Opcode::Close, '', 1005);
+        }
+        $this->check(strlen($payload) >= 2, 1002, 'close frame of one byte');
+        $code = unpack('n', $payload)[1];
+        $isAllowed = in_array($code, self::CODES, true) || ($code >= 3000 && $code <= 4999);
+        $this->check($isAllowed, 1002, 'invalid close code');
+        $reason = substr($payload, 2);
+        $this->check(preg_match('//u', $reason) === 1, 1007, 'invalid UTF-8');
+        return new Event(Opcode::Close, $reason, $code);
+    }
+
+    private function check(bool $holds, int $code, string $why): void
+    {
+        if (!$holds) {
+            throw $this->failure = new ProtocolException("the server broke RFC 6455: $why", $code, true);
+        }
+    }
+}
+
+namespace Veche\WebSocket;
+
+/**
+ * Checks a text that arrives in parts.
+ *
+ * @internal
+ */
+final class Utf8
+{
+    /** The beginning of a character whose end is still to come. */
+    private string $open = '';
+
+    /**
+     * Takes the next part. Returns false as soon as no further bytes can make the text valid.
+     */
+    public function feed(string $part): bool
+    {
+        $text = $this->open . $part;
+        // A character has at most four bytes, so at most three are left of a cut one.
+        for ($cut = 0; $cut <= min(3, strlen($text)); $cut++) {
+            $whole = $cut === 0 ? $text : substr($text, 0, -$cut);
+            if (preg_match('//u', $whole) === 1) {
+                $this->open = substr($text, strlen($whole));
+                return $cut === 0 || self::isPrefix($this->open);
+            }
+        }
+        return false;
+    }
+
+    /**
+     * Returns whether the text may end here.
+     */
+    public function isComplete(): bool
+    {
+        return $this->open === '';
+    }
+
+    /**
+     * Returns whether the bytes are the beginning of one character (RFC 3629, section 4).
+     */
+    private static function isPrefix(string $bytes): bool
+    {
+        $pattern = '/^(?:[\xc2-\xdf]|\xe0(?:[\xa0-\xbf])?|[\xe1-\xec\xee\xef](?:[\x80-\xbf])?|\xed(?:[\x80-\x9f])?'
+            . '|\xf0(?:[\x90-\xbf][\x80-\xbf]?)?|[\xf1-\xf3](?:[\x80-\xbf][\x80-\xbf]?)?'
+            . '|\xf4(?:[\x80-\x8f][\x80-\xbf]?)?)$/D';
+        return preg_match($pattern, $bytes) === 1;
+    }
+}
+
+namespace Veche\Worker;
+
+use Closure;
+use Veche\Binary;
+use Veche\Json;
+
+/**
+ * What a handler wants done, in order, and the data of it.
+ *
+ * @internal
+ */
+final class Effects
+{
+    /** Most effects of one frame. */
+    private const EFFECTS_MAX = 4096;
+
+    /** @var list<array<string, mixed>> */
+    private array $heads = [];
+    /** @var list<string> */
+    private array $parts = [];
+    private int $bytes = 0;
+
+    /**
+     * @param Closure(int, self): void $flush Sends the effects so far; is called when a frame has no room for more.
+     * @param int $event Id of the event.
+     */
+    public function __construct(
+        private readonly Closure $flush,
+        private readonly int $event,
+        private readonly int $bytesMax,
+    ) {
+    }
+
+    /**
+     * @param array<string, mixed> $head An effect. Its data, if it has any, were kept just before.
+     */
+    public function add(array $head): void
+    {
+        $this->heads[] = $head;
+        if (count($this->heads) === self::EFFECTS_MAX) {
+            ($this->flush)($this->event, $this);
+        }
+    }
+
+    /**
+     * Keeps data and returns the number of its part. What was kept last is not kept twice, so a message to many
+     * connections travels once.
+     */
+    public function keep(string $data): int
+    {
+        $last = count($this->parts) - 1;
+        if ($last >= 0 && $this->parts[$last] === $data) {
+            return $last;
+        }
+        $length = strlen($data);
+        if ($this->heads !== [] && $this->bytes + $length > $this->bytesMax) {
+            ($this->flush)($this->event, $this);
+        }
+        $this->parts[] = $data;
+        $this->bytes += $length;
+        return count($this->parts) - 1;
+    }
+
+    /**
+     * Keeps data of a publication: text, bytes, or anything else as JSON. Returns what an effect says of them.
+     *
+     * @return array{data: int, data_kind?: string}
+     */
+    public function data(mixed $data): array
+    {
+        return match (true) {
+            is_string($data) => ['data' => $this->keep($data)],
+            $data instanceof Binary => ['data_kind' => 'binary', 'data' => $this->keep($data->bytes)],
+            default => ['data_kind' => 'json', 'data' => $this->keep(Json::encode($data))],
+        };
+    }
+
+    public function isEmpty(): bool
+    {
+        return $this->heads === [];
+    }
+
+    /**
+     * Returns the members of a head and the parts, and begins again.
+     *
+     * @return array{array<string, mixed>, list<string>}
+     */
+    public function take(): array
+    {
+        $taken = [$this->heads === [] ? [] : ['effects' => $this->heads], $this->parts];
+        $this->heads = [];
+        $this->parts = [];
+        $this->bytes = 0;
+        return $taken;
+    }
+}
+
+namespace Veche\Worker;
+
+use Closure;
+use Fiber;
+use Throwable;
+use Veche\Exception\CallerException;
+use Veche\Exception\NetworkException;
+use Veche\Exception\ServerException;
+use Veche\Exception\TimeoutException;
+use Veche\Exception\UnavailableException;
+use Veche\Exception\VecheException;
+
+/**
+ * A worker's side of the runtime protocol: bytes in, handlers in Fibers, bytes out. It does no I/O and reads no clock.
+ *
+ * Events of one connection are handled in order, one at a time; of different connections at most `concurrency` at once.
+ *
+ * @internal
+ */
+final class Engine
+{
+    private const VERSION = 1;
+
+    private static ?self $current = null;
+
+    /** @var array<string, true> */
+    private readonly array $events;
+    /** @var Closure(int, Effects): void */
+    private readonly Closure $flush;
+    private FrameDecoder $decoder;
+    private string $output = '';
+    /** @var array<int, Handling> Begun, by id. */
+    private array $running = [];
+    /** @var list<Handling> Not begun, in the order of their arrival. */
+    private array $waiting = [];
+    /** @var array<string, true> Connections whose event is being handled. */
+    private array $busy = [];
+    /** @var array<int, Handling> Handlers that wait for the result of a call, by the call's id. */
+    private array $calls = [];
+    /** @var list<array{float, Handling}> */
+    private array $timers = [];
+    /** @var list<Fiber<mixed, mixed, mixed, mixed>> */
+    private array $idle = [];
+    private ?Handling $active = null;
+    private int $lastCall = 0;
+    private bool $isStopped = false;
+    private int $headBytesMax = 1 << 20;
+    private int $payloadBytesMax = 16 << 20;
+    /** @var array<string, mixed> */
+    private array $welcome = [];
+
+    /**
+     * @param list<string> $events Names of the events that are handled.
+     * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
+     *     that they refer to are kept in the handling's effects.
+     */
+    public function __construct(
+        array $events,
+        private readonly int $concurrency,
+        private readonly Closure $handle,
+    ) {
+        $this->decoder = new FrameDecoder();
+        $this->events = array_fill_keys($events, true);
+        $this->flush = function (int $event, Effects $effects): void {
+            [$head, $parts] = $effects->take();
+            $this->write(['type' => 'effects', 'id' => $event] + $head, $parts);
+        };
+        $this->write(array_filter([
+            'type' => 'hello',
+            'versions' => [self::VERSION],
+            'sdk' => 'veche-php/0.1.0',
+            'pid' => getmypid() ?: null,
+            'events' => $events,
+            'concurrency' => $concurrency > 1 ? $concurrency : null,
+        ], static fn (mixed $one): bool => $one !== null));
+    }
+
+    /**
+     * Returns the engine that runs the handler that is calling.
+     *
+     * @throws CallerException outside of handlers
+     */
+    public static function current(): self
+    {
+        return self::$current ?? throw new CallerException('this is possible in a handler of a worker only');
+    }
+
+    /**
+     * Takes bytes of Veche, and runs handlers as far as they go.
+     *
+     * @throws VecheException if Veche refuses the worker, or this is not Veche
+     */
+    public function receive(string $bytes): void
+    {
+        $this->decoder->feed($bytes);
+        while (($frame = $this->decoder->next()) !== null) {
+            $this->take($frame);
+            if ($this->waiting !== []) {
+                $this->begin();
+            }
+        }
+    }
+
+    /**
+     * Returns what is to be written, and forgets it.
+     */
+    public function takeOutput(): string
+    {
+        [$output, $this->output] = [$this->output, ''];
+        return $output;
+    }
+
+    /**
+     * Returns when the next handler that sleeps is due; null: none sleeps.
+     */
+    public function wakesAt(): ?float
+    {
+        return $this->timers === [] ? null : min(array_column($this->timers, 0));
+    }
+
+    /**
+     * Goes on with handlers whose sleep is over.
+     */
+    public function wake(float $now): void
+    {
+        $due = array_filter($this->timers, static fn (array $timer): bool => $timer[0] <= $now);
+        usort($due, static fn (array $a, array $b): int => $a[0] <=> $b[0]);
+        $this->timers = array_values(array_filter($this->timers, static fn (array $timer): bool => $timer[0] > $now));
+        foreach ($due as [, $handling]) {
+            $this->resume($handling, null);
+        }
+        $this->begin();
+    }
+
+    /**
+     * Returns whether the worker is to end: it was told to stop, and nothing is left in hand.
+     */
+    public function isOver(): bool
+    {
+        return $this->isStopped && $this->running === [] && $this->waiting === [];
+    }
+
+    /**
+     * Returns the members of Veche's welcome, such as `app`, `instance` and `options`.
+     *
+     * @return array<string, mixed>
+     */
+    public function welcome(): array
+    {
+        return $this->welcome;
+    }
+
+    /**
+     * Returns the effects of the handler that is calling.
+     */
+    public function effects(): Effects
+    {
+        return $this->active()->effects;
+    }
+
+    /**
+     * Suspends the handler that is calling until that time.
+     */
+    public function sleepUntil(float $time): void
+    {
+        $handling = $this->active();
+        $this->timers[] = [$time, $handling];
+        Fiber::suspend();
+    }
+
+    /**
+     * Makes a call and suspends the handler that is calling until its result has come.
+     *
+     * @param array<string, mixed> $head Members of the call; null leaves one out.
+     * @throws VecheException if it fails
+     */
+    public function call(string $call, array $head, ?string $data = null): Frame
+    {
+        $handling = $this->active();
+        $id = ++$this->lastCall;
+        // What the handler wanted before comes first.
+        if (!$handling->effects->isEmpty()) {
+            ($this->flush)($handling->id, $handling->effects);
+        }
+        $members = ['type' => 'call', 'id' => $id, 'event' => $handling->id, 'call' => $call] + $head;
+        $members += ['data' => $data === null ? null : 0];
+        $this->write(
+            array_filter($members, static fn (mixed $one): bool => $one !== null),
+            $data === null ? [] : [$data],
+        );
+        $this->calls[$id] = $handling;
+        $result = Fiber::suspend();
+        $error = $result->head['error'] ?? null;
+        if ($error !== null) {
+            throw self::fault($error['kind'] ?? '', "$call: " . ($error['message'] ?? 'it has failed'));
+        }
+        return $result;
+    }
+
+    /**
+     * Fails all calls that wait for a result, so that their handlers go on.
+     */
+    public function abandon(string $why): void
+    {
+        while (($id = array_key_first($this->calls)) !== null) {
+            $handling = $this->calls[$id];
+            unset($this->calls[$id]);
+            $this->resume($handling, new Frame(['error' => ['kind' => 'refused', 'message' => $why]]));
+        }
+    }
+
+    /**
+     * Writes the answers of handlers that an end of the process interrupts.
+     */
+    public function fail(string $why): void
+    {
+        foreach ($this->running as $handling) {
+            $this->answer($handling, ['failed' => $why]);
+        }
+    }
+
+    private function active(): Handling
+    {
+        return $this->active ?? throw new CallerException('this is possible in a handler of a worker only');
+    }
+
+    private function take(Frame $frame): void
+    {
+        $head = $frame->head;
+        switch ($head['type']) {
+            case 'welcome':
+                $this->welcome = $head;
+                $this->headBytesMax = $head['head_bytes_max'] ?? $this->headBytesMax;
+                $this->payloadBytesMax = $head['payload_bytes_max'] ?? $this->payloadBytesMax;
+                return;
+            case 'refuse':
+                throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
+            case 'event':
+                $effects = new Effects($this->flush, $head['id'], $this->payloadBytesMax);
+                $handling = new Handling($head['id'], $head['event'], $frame, $effects);
+                $this->isStopped = $this->isStopped || $handling->event === 'stop';
+                $this->accept($handling);
+                return;
+            case 'result':
+                $waiting = $this->calls[$head['id']] ?? null;
+                unset($this->calls[$head['id']]);
+                if ($waiting !== null) {
+                    $this->resume($waiting, $frame);
+                }
+                return;
+            case 'cancel':
+                // Its answer is still expected; what nobody wants any more need not begin.
+                return;
+            default:
+                throw new ServerException("a frame of the unknown type \"{$head['type']}\"");
+        }
+    }
+
+    private function accept(Handling $handling): void
+    {
+        $isFree = $this->waiting === [] && count($this->running) < $this->concurrency;
+        if ($isFree && ($handling->subject === null || !isset($this->busy[$handling->subject]))) {
+            $this->run($handling);
+        } else {
+            $this->waiting[] = $handling;
+        }
+    }
+
+    /**
+     * Begins events that may begin.
+     */
+    private function begin(): void
+    {
+        $later = [];
+        while ($this->waiting !== [] && count($this->running) < $this->concurrency) {
+            $handling = array_shift($this->waiting);
+            $subject = $handling->subject;
+            if ($subject !== null && (isset($this->busy[$subject]) || isset($later[$subject]))) {
+                $later[$subject][] = $handling;
+            } else {
+                $this->run($handling);
+            }
+        }
+        if ($later !== []) {
+            // Ids rise with the arrival.
+            $left = array_merge($this->waiting, ...array_values($later));
+            usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
+            $this->waiting = $left;
+        }
+    }
+
+    private function run(Handling $handling): void
+    {
+        $this->running[$handling->id] = $handling;
+        if ($handling->subject !== null) {
+            $this->busy[$handling->subject] = true;
+        }
+        $handling->fiber = array_pop($this->idle);
+        $handling->fiber ??= new Fiber($this->work(...));
+        $this->resume($handling, $handling);
+    }
+
+    /**
+     * Handles one event after the other. A Fiber costs more than most handlers, so it is used again.
+     */
+    private function work(Handling $handling): never
+    {
+        while (true) {
+            try {
+                $this->answer($handling, isset($this->events[$handling->event]) ? ($this->handle)($handling) : []);
+            } catch (Throwable $error) {
+                $this->answer($handling, ['failed' => self::described($error)]);
+            }
+            $this->idle[] = $handling->fiber;
+            $handling->fiber = null;
+            $handling = Fiber::suspend();
+        }
+    }
+
+    private function resume(Handling $handling, Handling|Frame|null $with): void
+    {
+        $before = $this->active;
+        $outer = self::$current;
+        $this->active = $handling;
+        self::$current = $this;
+        try {
+            $fiber = $handling->fiber;
+            $fiber->isStarted() ? $fiber->resume($with) : $fiber->start($with);
+        } finally {
+            $this->active = $before;
+            self::$current = $outer;
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $members
+     */
+    private function answer(Handling $handling, array $members): void
+    {
+        [$head, $parts] = $handling->effects->take();
+        $answer = ['type' => 'answer', 'id' => $handling->id];
+        try {
+            $this->write($answer + $head + $members, $parts);
+        } catch (CallerException $error) {
+            // Too long, or not to be expressed: nothing of it is carried out.
+            $this->write($answer + ['failed' => $error->getMessage()]);
+        }
+        unset($this->running[$handling->id]);
+        if ($handling->subject !== null) {
+            unset($this->busy[$handling->subject]);
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     * @param list<string> $parts
+     */
+    private function write(array $head, array $parts = []): void
+    {
+        $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
+    }
+
+    private static function fault(string $kind, string $message): VecheException
+    {
+        return match ($kind) {
+            'timeout' => new TimeoutException($message, 0, true),
+            'unreachable' => new NetworkException($message),
+            'connection_lost' => new NetworkException($message, 0, true),
+            'pool_full' => new UnavailableException($message),
+            'broken' => new ServerException($message, 0, true),
+            default => new CallerException($message),
+        };
+    }
+
+    /**
+     * Returns an error with its place and its trace, for the log.
+     */
+    public static function described(Throwable $error): string
+    {
+        return sprintf(
+            "%s: %s in %s:%d\n%s",
+            $error::class,
+            $error->getMessage(),
+            $error->getFile(),
+            $error->getLine(),
+            $error->getTraceAsString(),
+        );
+    }
+}
+
+namespace Veche\Worker;
+
+use JsonException;
+use Veche\Exception\CallerException;
+use Veche\Exception\ServerException;
+use Veche\Json;
+
+/**
+ * A frame between Veche and a worker: a head in JSON and a payload of bytes, which consists of parts.
+ *
+ * @internal
+ */
+final class Frame
+{
+    /** Bytes before the head: its length and the payload's, the least significant byte first. */
+    public const PREFIX_BYTES = 8;
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    public function __construct(public readonly array $head, public readonly string $payload = '')
+    {
+    }
+
+    /**
+     * Writes the bytes of a frame. Parts are numbered from 0; their lengths are in the head where they are several.
+     *
+     * @param array<string, mixed> $head
+     * @param list<string> $parts
+     * @throws CallerException if the head or the payload is longer than Veche takes
+     */
+    public static function encode(array $head, array $parts, int $headBytesMax, int $payloadBytesMax): string
+    {
+        if (count($parts) > 1) {
+            $head['parts'] = array_map(strlen(...), $parts);
+        }
+        $json = Json::encode($head);
+        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
+        if (strlen($json) > $headBytesMax || strlen($payload) > $payloadBytesMax) {
+            throw new CallerException('more effects, or more data, than Veche takes at once');
+        }
+        return pack('VV', strlen($json), strlen($payload)) . $json . $payload;
+    }
+
+    /**
+     * @throws ServerException if the head is no JSON object
+     */
+    public static function read(string $head, string $payload): self
+    {
+        try {
+            $values = json_decode($head, true, 64, JSON_THROW_ON_ERROR | JSON_BIGINT_AS_STRING);
+        } catch (JsonException $error) {
+            throw new ServerException("a head that is no JSON: {$error->getMessage()}", 0, false, $error);
+        }
+        if (!is_array($values) || !is_string($values['type'] ?? null)) {
+            throw new ServerException('a head without a type');
+        }
+        return new self($values, $payload);
+    }
+
+    /**
+     * Returns the part with that number, or null where the head names none.
+     *
+     * @throws ServerException if there is no such part
+     */
+    public function part(?int $number): ?string
+    {
+        $lengths = $this->head['parts'] ?? [];
+        if ($number === null || ($lengths === [] && $number === 0)) {
+            return $number === null ? null : $this->payload;
+        }
+        if (!isset($lengths[$number]) || array_sum($lengths) !== strlen($this->payload)) {
+            throw new ServerException("no part $number");
+        }
+        return substr($this->payload, array_sum(array_slice($lengths, 0, $number)), $lengths[$number]);
+    }
+}
+
+namespace Veche\Worker;
+
+use Veche\Exception\ServerException;
+
+/**
+ * Cuts a stream of bytes into frames, however it was split on its way. It does no I/O.
+ *
+ * @internal
+ */
+final class FrameDecoder
+{
+    private string $buffer = '';
+    private int $start = 0;
+
+    public function __construct(
+        private readonly int $headBytesMax = 1 << 20,
+        private readonly int $payloadBytesMax = 16 << 20,
+    ) {
+    }
+
+    public function feed(string $bytes): void
+    {
+        if ($this->start > 0) {
+            $this->buffer = substr($this->buffer, $this->start);
+            $this->start = 0;
+        }
+        $this->buffer .= $bytes;
+    }
+
+    /**
+     * Returns the next whole frame; null: it takes more bytes.
+     *
+     * @throws ServerException if this is no stream of frames
+     */
+    public function next(): ?Frame
+    {
+        $available = strlen($this->buffer) - $this->start;
+        if ($available < 4) {
+            return null;
+        }
+        if ($available < Frame::PREFIX_BYTES) {
+            $head = unpack('V', $this->buffer, $this->start)[1];
+            $payload = 0;
+        } else {
+            ['head' => $head, 'payload' => $payload] = unpack('Vhead/Vpayload', $this->buffer, $this->start);
+        }
+        if ($head === 0 || $head > $this->headBytesMax) {
+            throw new ServerException($head === 0 ? 'a frame without a head' : "a head of $head bytes");
+        }
+        if ($payload > $this->payloadBytesMax) {
+            throw new ServerException("a payload of $payload bytes");
+        }
+        if ($available < Frame::PREFIX_BYTES + $head + $payload) {
+            return null;
+        }
+        $at = $this->start + Frame::PREFIX_BYTES;
+        $this->start = $at + $head + $payload;
+        return Frame::read(substr($this->buffer, $at, $head), substr($this->buffer, $at + $head, $payload));
+    }
+
+    /**
+     * Returns whether a frame has begun and not ended.
+     */
+    public function isWithinFrame(): bool
+    {
+        return strlen($this->buffer) > $this->start;
+    }
+}
+
+namespace Veche\Worker;
+
+use Fiber;
+
+/**
+ * One event that a handler works on.
+ *
+ * @internal
+ */
+final class Handling
+{
+    /** The connection or client whose events stay in order; null: the event has none. */
+    public readonly ?string $subject;
+    /** @var Fiber<mixed, mixed, mixed, mixed>|null */
+    public ?Fiber $fiber = null;
+
+    public function __construct(
+        public readonly int $id,
+        public readonly string $event,
+        public readonly Frame $frame,
+        public readonly Effects $effects,
+    ) {
+        $this->subject = $frame->head['connection'] ?? $frame->head['client']['id'] ?? null;
+    }
+}
+
+namespace Veche\Worker;
+
+use Veche\Exception\NetworkException;
+
+/**
+ * Carries bytes between an {@see Engine} and Veche's descriptor.
+ *
+ * @internal
+ */
+final class Runner
+{
+    private const READ_BYTES = 262144;
+
+    /**
+     * @param resource $stream
+     */
+    public function __construct(private $stream, private readonly Engine $engine)
+    {
+        // A read returns what there is. Veche never stops reading, so a write may block.
+        stream_set_blocking($stream, true);
+        stream_set_read_buffer($stream, 0);
+        stream_set_write_buffer($stream, 0);
+    }
+
+    /**
+     * Runs until Veche has the worker stop, or is gone.
+     */
+    public function run(): void
+    {
+        while (true) {
+            $this->write($this->engine->takeOutput());
+            if ($this->engine->isOver()) {
+                return;
+            }
+            $wakesAt = $this->engine->wakesAt();
+            if ($wakesAt === null || $this->await($wakesAt)) {
+                $bytes = fread($this->stream, self::READ_BYTES);
+                if ($bytes === '' || $bytes === false) {
+                    return;
+                }
+                $this->engine->receive($bytes);
+            }
+            if ($wakesAt !== null) {
+                $this->engine->wake(self::now());
+            }
+        }
+    }
+
+    public static function now(): float
+    {
+        return hrtime(true) / 1e9;
+    }
+
+    private function await(float $until): bool
+    {
+        $left = max(0.0, $until - self::now());
+        $seconds = (int) $left;
+        $read = [$this->stream];
+        $write = $except = [];
+        return @stream_select($read, $write, $except, $seconds, (int) ceil(($left - $seconds) * 1e6)) === 1;
+    }
+
+    private function write(string $bytes): void
+    {
+        while ($bytes !== '') {
+            $written = @fwrite($this->stream, $bytes);
+            if ($written === false || $written === 0) {
+                throw new NetworkException('Veche is gone', 0, true);
+            }
+            $bytes = substr($bytes, $written);
+        }
+    }
+}
+
+namespace Veche\Worker;
+
+use Veche\AbstractClient;
+use Veche\Command;
+use Veche\Exception\VecheException;
+use Veche\Result\Reply;
+
+/**
+ * The calls of the API from within a handler, over the worker's own socket: no key, no HTTP. A call suspends its
+ * handler.
+ *
+ * @internal
+ */
+final class WorkerClient extends AbstractClient
+{
+    public function run(Command $command): mixed
+    {
+        if ($command->method === 'batch') {
+            return array_map($this->reply(...), $command->commands);
+        }
+        $result = Engine::current()->call('api', ['method' => $command->method], $command->body());
+        return $command->answered((string) $result->part($result->head['data'] ?? 0));
+    }
+
+    /**
+     * Within a process each command of a batch is a call of its own.
+     */
+    private function reply(Command $command): Reply
+    {
+        try {
+            return new Reply($this->run($command));
+        } catch (VecheException $error) {
+            return new Reply(null, $error);
+        }
+    }
+}

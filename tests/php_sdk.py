@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Tests the PHP SDK: PHPUnit on its sources and on the single file made of them, PSR-12, drift of generated files, and
+the manifest of Composer. The server is VECHE_BIN, by default the newest of target/*/veche.
+
+Further words go to PHPUnit: tests/php_sdk.py --filter Restart
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+SDK = pathlib.Path(__file__).resolve().parent.parent / "sdk" / "php"
+
+CHECKS = [
+    ("style", ["phpcs", "-q"]),
+    ("veche.php", ["php", "build/single.php", "--check"]),
+    ("reference", ["php", "build/reference.php", "--check"]),
+    ("composer", ["composer", "validate", "--strict", "--no-interaction", "--quiet"]),
+]
+
+
+def run(command, environment=None):
+    # Composer warns the superuser otherwise.
+    environment = os.environ | {"COMPOSER_ALLOW_SUPERUSER": "1"} | (environment or {})
+    return subprocess.run(command, cwd=SDK, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def number(name, output):
+    found = re.search(rf"{name}: (\d+)", output)
+    return int(found[1]) if found else 0
+
+
+def phpunit(kind, words):
+    """Runs all tests on that kind of the SDK. Returns whether they passed."""
+    done = run(["phpunit", *words], {"VECHE_SDK": kind})
+    if ok := re.search(r"^OK \((\d+) tests?", done.stdout, re.MULTILINE):
+        passed, failed, skipped = int(ok[1]), 0, 0
+    else:
+        failed = sum(number(name, done.stdout) for name in ("Errors", "Failures", "Warnings", "Risky"))
+        skipped = number("Skipped", done.stdout) + number("Incomplete", done.stdout)
+        passed = max(number("Tests", done.stdout) - failed - skipped, 0)
+    is_good = done.returncode == 0
+    if not is_good:
+        print(done.stdout)
+        failed = max(failed, 1)
+    print(f"phpunit, {kind}: {passed} passed, {failed} failed, {skipped} ignored", flush=True)
+    return is_good
+
+
+def check(name, command):
+    done = run(command)
+    if done.returncode == 0:
+        print(f"ok      {name}", flush=True)
+    else:
+        print(f"{done.stdout}\n{name}: 1 failed", flush=True)
+    return done.returncode == 0
+
+
+def main():
+    words = sys.argv[1:]
+    results = [] if words else [check(*one) for one in CHECKS]
+    results += [phpunit(kind, words) for kind in ("sources", "single")]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

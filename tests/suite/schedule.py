@@ -1,0 +1,102 @@
+"""Decides which steps run at the same time. Pure: it starts nothing and knows no clock.
+
+Steps start in the order of their list. One in the foreground starts when the cores it keeps busy are free; a smaller one
+may overtake it. One that runs alone waits until the foreground is empty, and nothing overtakes it. Idle steps take the
+time that the foreground leaves, one after the other, and none starts beside a step that takes all cores.
+"""
+
+from dataclasses import dataclass, field, replace
+
+FOREGROUND, ALONE, IDLE = "foreground", "alone", "idle"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a run and what it needs of the machine."""
+
+    name: str
+    # For a shell, or the arguments of `binary`.
+    command: str
+    # Seconds allowed.
+    limit: int
+    # Cores it keeps busy while it runs; a step that mostly waits needs a fraction.
+    cores: float = 1.0
+    # Steps that must have succeeded; choosing this step chooses them too.
+    needs: tuple = ()
+    place: str = FOREGROUND
+    # The test binary that is run instead of a command: PACKAGE::TARGET.
+    binary: str = ""
+    environment: dict = field(default_factory=dict, hash=False, compare=False)
+    # The step whose line shows the sum of this one and its likes.
+    group: str = ""
+
+
+class Schedule:
+    """The steps of one run: waiting, running and over."""
+
+    def __init__(self, steps, cores):
+        self.cores = cores
+        self.waiting = list(steps)
+        self.running = []
+        # Name to whether it succeeded.
+        self.over = {}
+
+    def replace(self, step, steps):
+        """Puts steps in the place of one that waits and stands for them."""
+        place = self.waiting.index(step)
+        self.waiting[place : place + 1] = steps
+
+    def start(self):
+        """Takes the steps that may start now."""
+        started = []
+        is_drained = False
+        for step in list(self.waiting):
+            if not all(self.over.get(need) for need in step.needs):
+                continue
+            if step.place == IDLE:
+                fits = not any(other.place == IDLE or other.cores >= self.cores for other in self.running)
+            elif is_drained:
+                fits = False
+            else:
+                fits = self._fits(step)
+                is_drained = step.place == ALONE and not fits
+            if fits:
+                self.waiting.remove(step)
+                self.running.append(step)
+                started.append(step)
+        return started
+
+    def end(self, step, succeeded):
+        """Notes the end of a step; the steps that can't start any more because of it."""
+        self.running.remove(step)
+        self.over[step.name] = succeeded
+        return self._abandon()
+
+    def _fits(self, step):
+        foreground = [other for other in self.running if other.place != IDLE]
+        if not foreground:
+            return True
+        if step.place == ALONE or any(other.place == ALONE for other in foreground):
+            return False
+        return sum(min(each.cores, self.cores) for each in [*foreground, step]) <= self.cores
+
+    def _abandon(self):
+        """Takes out what needs a step that failed, and what needs that."""
+        abandoned = []
+        while lost := [step for step in self.waiting if any(self.over.get(need) is False for need in step.needs)]:
+            for step in lost:
+                self.waiting.remove(step)
+                self.over[step.name] = False
+            abandoned += lost
+        return abandoned
+
+
+def chosen(steps, words):
+    """The steps with one of these words in their names, and all that they need; all steps if there is no word. What a
+    step needs and the set does not have is taken for done."""
+    by_name = {step.name: step for step in steps}
+    names = [name for name in by_name if not words or any(word in name for word in words)]
+    for name in names:
+        names += [need for need in by_name[name].needs if need in by_name and need not in names]
+    known = [replace(step, needs=tuple(need for need in step.needs if need in by_name)) for step in steps]
+    return [step for step in known if step.name in names]

@@ -1,0 +1,242 @@
+"""The steps of each set, and the parts of the full set."""
+
+import pathlib
+import re
+import time
+from dataclasses import replace
+
+from .schedule import ALONE, IDLE, Step
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CARGO = "--workspace --locked --quiet"
+
+BUILT = ("build",)
+READY = ("setup", "build")
+# Every core: what it does is done by as many threads as there are.
+ALL = 1000.0
+
+# Crates whose tests start no server, and those of their binaries that last or start processes.
+PURE = ("archive", "centrifuge", "files", "frontends", "hub", "jwt", "mailbox", "proto", "store", "tls", "types", "worker")
+LONG = {"archive::kill"}
+
+# Test binaries that need more of the machine than one core for a moment, in the order in which they start: those that
+# measure times have the foreground for themselves, those that last are early.
+BINARIES = {
+    "server::attacks": {"place": ALONE},
+    "load::timing": {"place": ALONE},
+    "server::bench": {"place": ALONE},
+    "server::served": {},
+    "load::truth": {"cores": 0.5},
+    "server::supervisor": {"cores": 0.5},
+    "net::driver": {"cores": 0.5},
+    "outbound::http": {"cores": 0.5},
+    "tls::resumption": {"cores": 0.5},
+    "archive::kill": {"cores": 0.5},
+    "server::dev": {"cores": 0.5},
+}
+
+
+def is_pure(name):
+    """Whether a test binary belongs to `make check`."""
+    crate, target = name.split("::")
+    return name not in LONG and (target == "lib" or crate in PURE or name == "server::tidy")
+
+
+def pure_targets():
+    """Arguments of `cargo test` that choose the binaries of `make check`, and a few of the same names."""
+    folders = [ROOT / "crates" / crate / "tests" for crate in PURE]
+    found = {path.stem for folder in folders for path in folder.glob("*.rs")}
+    found |= {path.parent.name for folder in folders for path in folder.glob("*/main.rs")}
+    return " ".join(f"--test {name}" for name in sorted(found | {"tidy", "worlds"}))
+
+
+def has_example(source):
+    """Whether the documentation in a source has a block of Rust."""
+    fences = re.findall(r"^\s*//[/!]\s*```(.*)", source, re.MULTILINE)
+    return any(language.strip() in ("", "rust", "no_run", "should_panic", "compile_fail") for language in fences[::2])
+
+
+def with_examples():
+    """Arguments of `cargo test` that choose the crates whose documentation has code that runs: rustdoc reads each chosen
+    one from the start."""
+    sources = [path for path in ROOT.glob("crates/*/src/**/*.rs") if has_example(path.read_text())]
+    crates = {path.relative_to(ROOT / "crates").parts[0] for path in sources}
+    return " ".join(f"-p veche-{crate}" for crate in sorted(crates))
+
+
+# Steps that stand for one step for each of these test binaries.
+GROUPS = {"cargo test": lambda name: True, "pure tests": is_pure}
+
+
+def build(targets=""):
+    """What the other steps run. Always of the same choice of packages, or their features differ and they are built again."""
+    messages = '--no-run --message-format=json-render-diagnostics > "$MESSAGES"'
+    return Step("build", f"cargo test {CARGO} {targets} {messages}", 3000, cores=ALL)
+
+
+def cargo_tests(needs):
+    """Stands for a step for each test binary; see `binaries`."""
+    return Step("cargo test", "", 900, needs=needs)
+
+
+def setup(targets):
+    """Beside the build, as it mostly waits for a network."""
+    return Step("setup", f"make --silent {targets}", 1800, cores=0)
+
+
+def soak(seconds):
+    return Step(
+        "soak", "--nocapture", seconds + 300, cores=0.5, needs=READY, binary="server::soak",
+        environment={"VECHE_SOAK_SECONDS": str(seconds)},
+    )  # fmt: skip
+
+
+FORMAT = Step("format", "cargo fmt --all --check", 60, cores=0)
+CLIPPY = Step("clippy", f"cargo clippy {CARGO} --all-targets -- -D warnings", 2400, place=IDLE)
+VERDICTS = (
+    Step("benchmark verdicts", "python3 -m unittest discover -s bench -t bench", 60),
+    Step("suite's verdicts", "python3 -m unittest discover -s tests -t tests", 60),
+)
+
+def http(io=""):
+    on = f" on {io} io".replace("io_uring io", "io_uring") if io else ""
+    option = f" --io {io}" if io else ""
+    return Step(f"http{on}", f"tests/conformance/http_suite.py{option}", 180, cores=0.5, needs=READY)
+
+
+def autobahn(name, arguments, limit, cores=1.0):
+    return Step(f"autobahn {name}", f"tests/conformance/autobahn_suite.py {arguments}", limit, cores=cores, needs=READY)
+
+
+# Clients of Centrifugo's protocol, and pages.
+CLIENTS = (
+    Step("browser", "tests/browser/run.sh", 300, needs=READY),
+    Step("centrifuge codec", "tests/conformance/centrifuge_codec.sh", 60, needs=READY),
+    Step("centrifuge sdk", "tests/conformance/centrifuge_sdk.sh", 180, cores=0.5, needs=READY),
+    Step("centrifuge python", "tests/conformance/centrifuge_python.sh", 120, cores=0.5, needs=READY),
+    Step("centrifuge api", "tests/conformance/cent.sh", 120, cores=0.5, needs=READY),
+    Step("php sdk", "tests/php_sdk.py", 180, cores=0.5, needs=READY),
+    Step("examples", "tests/examples.sh", 120, cores=0.5, needs=READY),
+    Step("chat crowd", "tests/chat_crowd.py", 180, needs=READY),
+    Step("package", "tests/package.py", 120, needs=READY),
+)
+HTTP = (http(), http("io_uring"), http("delayed"))
+# Threads on a table, and workers with one credit between them, in thousands of orders, by a model checker.
+MODEL = Step(
+    "model",
+    "cargo test --locked --quiet -p veche-store -p veche-mailbox"
+    " --features veche-store/model,veche-mailbox/model --lib model_tests",
+    2400, needs=BUILT, place=IDLE,
+)  # fmt: skip
+# An optimised build of its own; then every path once under Valgrind.
+COUNTED = Step("build of instructions", "bench/instructions --build", 2400, needs=READY, place=IDLE)
+INSTRUCTIONS = Step("instructions", "bench/instructions", 900, needs=("build of instructions",))
+DEPENDENCIES = Step("dependencies", "tests/deny.sh", 300, cores=0.5, needs=("setup",))
+# Idle as they wait for each other: cargo does one thing at a time in a folder.
+DOCS = Step("doc tests", f"cargo test --locked --quiet --doc {with_examples()}", 2400, needs=BUILT, place=IDLE)
+
+# Everything that must hold before a merge. In the order in which it starts, where it can.
+QUICK = (
+    FORMAT,
+    build(),
+    setup("setup-test"),
+    *VERDICTS,
+    COUNTED,
+    CLIPPY,
+    DOCS,
+    MODEL,
+    cargo_tests(READY),
+    soak(60),
+    Step("recovery", "tests/recovery.py", 300, cores=0.5, needs=READY),
+    *CLIENTS,
+    Step("highload cup", "tests/highload_cup.py", 120, needs=READY),
+    *HTTP,
+    autobahn("quick", "quick", 300),
+    autobahn("fast, client", "fast --client", 300),
+    autobahn("fast on io_uring", "fast --io io_uring", 300),
+    autobahn("fast on delayed io", "fast --io delayed", 300),
+    DEPENDENCIES,
+    INSTRUCTIONS,
+)
+
+# What needs no server.
+CHECK = (
+    FORMAT,
+    build(f"--lib {pure_targets()}"),
+    *VERDICTS,
+    CLIPPY,
+    Step("pure tests", "", 900, needs=BUILT),
+    Step(
+        "simulator", "", 300, needs=BUILT, binary="sim::worlds", environment={"VECHE_SIM_STEPS": "30000"},
+    ),
+)  # fmt: skip
+
+
+def long(name, limit, binary, arguments="", **environment):
+    """One test binary for long, with the foreground for itself."""
+    return Step(name, arguments, limit, needs=READY, place=ALONE, binary=binary, environment=environment)
+
+
+def both(step):
+    """A step on epoll, and the same on io_uring."""
+    uring = replace(step, name=f"{step.name} on io_uring", environment=step.environment | {"VECHE_TEST_IO": "io_uring"})
+    return (step, uring)
+
+
+def whole(name, command, limit, **needs):
+    """A command that has the foreground for itself."""
+    return Step(name, command, limit, place=ALONE, **{"needs": READY} | needs)
+
+
+def fuzz(targets):
+    return whole("fuzz", f"tests/fuzz.py 10 {targets}", 3600, needs=("setup",))
+
+
+# No part of the full set lasts longer, on two cores.
+PART_LIMIT = 3600
+START = (setup("setup-test setup-full"), build())
+# What the full set is besides `make test`, by parts. Each starts with the build that it needs.
+PARTS = {
+    "conformance": (
+        *START,
+        *both(whole("autobahn all", "tests/conformance/autobahn_suite.py all", 900)),
+        whole("autobahn all, client", "tests/conformance/autobahn_suite.py all --client", 1200),
+        whole("autobahn fast, php client", "tests/conformance/autobahn_suite.py fast --client php sdk/php/tests/autobahn.php", 300),
+        whole("testssl", "tests/conformance/testssl_suite.py", 1200),
+    ),
+    # Among the tests of `make test` each attack lasts less than a second.
+    "attacks": (
+        *START,
+        *both(long("attacks", 1500, "server::attacks", VECHE_ATTACK_SECONDS="10")),
+        *both(whole("slow attacks", "tests/conformance/slow_suite.py", 300)),
+    ),
+    # Among the tests of `make test` there are two power cuts of each kind.
+    "durability": (
+        *START,
+        long("power cuts", 1200, "server::served", "durability --nocapture", VECHE_DURABILITY_ROUNDS="50"),
+        *both(
+            long("upgrades and kills", 900, "server::supervisor", "under_load --nocapture", VECHE_UPGRADES="20", VECHE_KILLS="50")
+        ),
+    ),
+    # Twenty times the data, ten minutes instead of one.
+    "recovery": (
+        *START,
+        *both(whole("recovery", "tests/recovery.py 10", 900)),
+        *both(whole("churn", "tests/churn.py", 300)),
+        whole("a million channels", "tests/million_channels.py", 300),
+        whole("highload cup", "tests/highload_cup.py 20", 900),
+    ),
+    "endurance": (
+        *START,
+        *both(soak(600)),
+        long("churn of the loop", 1800, "net::churn", VECHE_CHURN_SECONDS="600"),
+    ),
+    # Worlds that no run before this one has seen; what fails says its seed.
+    "simulator": (
+        *START,
+        long("simulator", 1800, "sim::worlds", "promises --nocapture", VECHE_SIM_STEPS="10000000", VECHE_SIM_FROM=f"{int(time.time())}000"),
+    ),
+    "fuzz-parsers": (setup("setup-fuzz"), fuzz("http_body http_head proxy_header sealed websocket_client websocket_server")),
+    "fuzz-server": (setup("setup-fuzz"), fuzz("centrifuge connection reload script session table")),
+}
+SETS = {"check": CHECK, "quick": QUICK}
