@@ -25,7 +25,7 @@ use tracing::warn;
 use veche_files::Writing;
 use veche_frontends::blocks::{Block, Issued, NotBlocked};
 
-use crate::process::now;
+use crate::clock::now;
 
 /// Most users, and most tokens, and most users whose tokens don't hold.
 const BLOCKS_MAX: usize = 100_000;

@@ -17,7 +17,7 @@ use veche_apps::Notices;
 use veche_config::{Config, Handler, StaticRoot};
 use veche_supervisor::message::PROCESS_REFUSED;
 
-use crate::process::now;
+use crate::clock::now;
 
 /// The channel that pages listen on.
 pub(crate) const CHANNEL: &str = "veche-dev";

@@ -16,6 +16,7 @@ mod asking;
 mod back_end;
 mod blocks;
 mod cli;
+mod clock;
 #[cfg(test)]
 mod codes;
 mod common;

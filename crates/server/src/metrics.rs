@@ -503,7 +503,7 @@ mod tests {
     }
 
     fn report_on(workers: usize, store: Arc<Store>) -> (Arc<Common>, Report) {
-        let common = Arc::new(Common::new(workers, crate::process::now()));
+        let common = Arc::new(Common::new(workers, crate::clock::now()));
         let report = Report::new(
             Arc::clone(&common),
             Outbound::default(),

@@ -13,7 +13,7 @@ use tracing::{debug, error, info, warn};
 use veche_config::{self as config, CertificateFrom, Config, EXPIRY_WARNING_DAYS, Listener, Role};
 use veche_tls::{Acceptor, Certificate, Clients, Proofs, Roots, Stamp, Tickets, stamp};
 
-use crate::process::now;
+use crate::clock::now;
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

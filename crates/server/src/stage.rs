@@ -18,7 +18,7 @@ use veche_net::{ConnectionId, Driver, FarState, ListenerId, Simulated};
 use crate::common::Common;
 use crate::files::DiskFiles;
 use crate::metrics::Report;
-use crate::process::now;
+use crate::clock::now;
 use crate::sealing::Sealing;
 use crate::server::outbox_bytes_max;
 use crate::worker::{Letter, Worker};

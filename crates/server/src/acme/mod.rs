@@ -23,7 +23,7 @@ use veche_outbound::acme::{Ended, Failed, Order};
 use veche_tls::{Certificate, Proofs, Stamp, stamp};
 
 use crate::asking::Count;
-use crate::process::now;
+use crate::clock::now;
 
 pub(crate) use folder::prepare;
 use folder::{Folder, Lock};

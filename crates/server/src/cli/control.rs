@@ -16,7 +16,7 @@ use veche_supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
 use veche_terminal::exit::{Exit, Failure, print_line};
 use veche_terminal::shown;
 
-use crate::process::now;
+use crate::clock::now;
 
 /// How to find the running server.
 #[derive(Args, Debug)]

@@ -13,7 +13,7 @@ use veche_terminal::duration;
 use veche_terminal::exit::{Exit, Failure, print};
 use veche_terminal::plain;
 
-use crate::process::now;
+use crate::clock::now;
 use crate::server::WORKER_STACK_BYTES;
 use crate::testing::{self, Counts, Plan, Problem, Report, Step, Style};
 

@@ -214,7 +214,7 @@ impl Line {
         options: &config::Events,
         pause: Duration,
     ) {
-        let until = crate::process::now() + pause;
+        let until = crate::clock::now() + pause;
         while !state.is_over && state.options.as_ref() == Some(options) {
             if self.changed.wait_until(state, until).timed_out() {
                 return;

@@ -19,7 +19,7 @@ use super::observed::Observed;
 use super::post::Post;
 use crate::common::Common;
 use crate::hooks::Done;
-use crate::process::now;
+use crate::clock::now;
 use crate::worker::{Decide, Host, Worker};
 
 /// Brings up the workers of a process.

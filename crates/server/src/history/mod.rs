@@ -16,7 +16,7 @@ use veche_archive::{Archive, Error, Loaded, Options, Stats, Warning, Writer};
 use veche_config::{Fsync, HistoryStore};
 use veche_hub::{ChannelName, Hub};
 
-use crate::process::now;
+use crate::clock::now;
 
 #[cfg(test)]
 pub(crate) use records::batch_of;

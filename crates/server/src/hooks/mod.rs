@@ -23,7 +23,7 @@ use veche_outbound::Outbound;
 use veche_terminal::as_ms;
 
 use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Gate, Request, sign};
-use crate::process::{Clock, now};
+use crate::clock::{Clock, now};
 
 use answer::Said;
 pub(crate) use figures::{Asked, Figures};

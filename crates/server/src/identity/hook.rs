@@ -23,7 +23,7 @@ use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::{Answer, Breaker, Gate, Request};
-use crate::process::{Clock, now};
+use crate::clock::{Clock, now};
 
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;

@@ -19,7 +19,7 @@ use veche_outbound::Outbound;
 
 use super::figures::Figures;
 use crate::asking::{Answer, CONNECTIONS_MAX, Request};
-use crate::process::now;
+use crate::clock::now;
 
 /// Tokens with unknown keys have a set fetched so often at most.
 const ASK_EVERY: Duration = Duration::from_secs(10);

@@ -27,7 +27,7 @@ use veche_jwt::Keys;
 use veche_outbound::Outbound;
 use veche_pam::Service;
 
-use crate::process::now;
+use crate::clock::now;
 
 use ended::Ended;
 pub(crate) use figures::{Asked, Figures};

@@ -30,7 +30,7 @@ use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::guesses::Guesses;
-use crate::process::{Clock, now};
+use crate::clock::{Clock, now};
 use pool::{Asker, Job, Pool, Ticket, Trouble};
 use shares::Shares;
 

@@ -21,7 +21,7 @@ use veche_config::Config;
 use veche_script::{Case, Code, Ended};
 use veche_terminal::plain;
 
-use crate::process::now;
+use crate::clock::now;
 use conduct::{LogLine, Run};
 use world::Ground;
 

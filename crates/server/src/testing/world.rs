@@ -28,7 +28,7 @@ use crate::files::DiskFiles;
 use crate::hooks::Hooks;
 use crate::identity::Identities;
 use crate::metrics::Report;
-use crate::process::now;
+use crate::clock::now;
 use crate::worker::Worker;
 
 /// When each run begins: 2026-01-01 00:00:00 UTC.

@@ -15,7 +15,7 @@ use veche_pam::{Answer, Question};
 use crate::asking::{Breaker, Ending};
 use crate::identity::cache::Digest;
 use crate::identity::figures::Figures;
-use crate::process::{Clock, now};
+use crate::clock::{Clock, now};
 
 /// A thread only writes to and reads from its helper.
 const STACK_BYTES: usize = 256 << 10;
