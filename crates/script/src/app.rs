@@ -9,6 +9,7 @@ use veche_store::Store;
 
 use crate::clock::Pace;
 use crate::desk;
+use crate::role::Role;
 use crate::refused::Refused;
 
 /// An application as the configuration has it.
@@ -24,21 +25,6 @@ pub struct App {
     pub limits: Limits,
     /// What it is there for.
     pub role: Role,
-}
-
-/// What an application is there for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
-    /// Connections and requests: its handlers are called.
-    #[default]
-    Clients,
-    /// Work of its own: `run` is called, in one of several VMs.
-    Service {
-        /// Which of them, from 1.
-        instance: u32,
-        /// How many there are.
-        instances: u32,
-    },
 }
 
 /// What an application may use.

@@ -37,7 +37,7 @@ use crate::task::Owner;
 use crate::vm::Answer;
 use crate::{ConnectionId, MessageKind};
 pub(crate) use publishers::Publishers;
-pub(crate) use questions::Open;
+pub(crate) use questions::{Open, is_binary};
 pub(crate) use queues::QueueWaits;
 pub(crate) use requests::{Ended, Requests, Writing};
 pub(crate) use yields::Yields;

@@ -28,7 +28,7 @@ use self::handler::HANDLERS;
 pub use self::handler::Handler;
 use self::slice::Slice;
 use crate::Now;
-use crate::app::Role;
+use crate::role::Role;
 use crate::desk::Desk;
 use crate::effects::{Effects, Level, Token};
 use crate::hooks::Hook;

@@ -2,8 +2,7 @@
 
 use super::Desk;
 use crate::effects::Effect;
-use crate::hooks::{Asked, Hook, Ruling};
-use crate::modules::hooks::is_binary;
+use crate::hooks::{Asked, Data, Hook, Ruling};
 
 /// One that is not decided.
 #[derive(Clone, Copy, Debug)]
@@ -45,4 +44,9 @@ impl Desk {
             self.effect(Effect::Ruled { question, ruling });
         }
     }
+}
+
+/// Whether what the client sends is bytes.
+pub(crate) fn is_binary(asked: &Asked<'_>) -> bool {
+    matches!(asked.data, Some(Data::Binary(_)))
 }

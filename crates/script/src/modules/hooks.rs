@@ -9,7 +9,7 @@ use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use veche_types::codes::CHOSEN;
 
 use super::{fault, http, json};
-use crate::desk::{Desk, Open};
+use crate::desk::{Desk, Open, is_binary};
 use crate::hooks::{Asked, Blob, Caller, Data, Given, Granted, Hook, Ruling};
 
 /// How many channels a client may be given, and more than it can have: what is beyond that only takes time.
@@ -122,11 +122,6 @@ fn containers(value: &serde_json::Value) -> usize {
         serde_json::Value::Object(pairs) => 1 + pairs.values().map(containers).sum::<usize>(),
         _ => 0,
     }
-}
-
-/// Whether what the client sends is bytes.
-pub(crate) fn is_binary(asked: &Asked<'_>) -> bool {
-    matches!(asked.data, Some(Data::Binary(_)))
 }
 
 /// What a handler has raised that is meant for the client; `None` for any other table.

@@ -2,7 +2,7 @@
 
 use super::{Handler, Postponed, Service, Vm};
 use crate::ConnectionId;
-use crate::app::Role;
+use crate::role::Role;
 use crate::desk::Ended;
 use crate::effects::{Effect, Verdict};
 use crate::hooks::Ruling;

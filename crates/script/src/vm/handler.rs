@@ -1,6 +1,6 @@
 //! The functions of an application that Veche calls, by name.
 
-use crate::Role;
+use crate::role::Role;
 
 /// Functions of an application that Veche calls.
 pub(super) const HANDLERS: usize = 11;

@@ -4,7 +4,7 @@
 
 use super::{Handler, Vm};
 use crate::Now;
-use crate::app::Role;
+use crate::role::Role;
 use crate::raw::Argument;
 use crate::task::Owner;
 

@@ -50,6 +50,9 @@ const UPWARD: &[(&str, &str)] = &[
 /// Files of one cycle at most; those that hold `impl` blocks of one type count as one.
 const CYCLE_MAX: usize = 3;
 
+/// Crates with a longer cycle, and its length. No row may be added or become longer; one that is not needed has to go.
+const LONGER: &[(&str, usize)] = &[("crates/hub/src/", 16)];
+
 fn layer(place: &Path) -> Option<usize> {
     let folder = place.first()?;
     LAYERS.iter().position(|layer| layer == folder)
@@ -91,8 +94,8 @@ fn front_ends_import_from_the_layers_below() {
     );
 }
 
-/// The cycles of a crate that are too long.
-fn cycles(folder: &str) -> BTreeSet<String> {
+/// The cycles of a crate that are too long, by their lengths.
+fn cycles(folder: &str) -> BTreeSet<(usize, String)> {
     let modules = Modules::read(folder);
     let imports = modules.imports();
     let reached = |from: &Path| {
@@ -117,7 +120,7 @@ fn cycles(folder: &str) -> BTreeSet<String> {
         let types: BTreeSet<&Path> = cycle.iter().map(|file| modules.owner(file)).collect();
         if types.len() > CYCLE_MAX {
             let files: Vec<&str> = cycle.iter().map(|file| &*modules.0[*file].file).collect();
-            problems.insert(format!("{folder}: {}", files.join(" ")));
+            problems.insert((types.len(), format!("{folder}: {}", files.join(" "))));
         }
     }
     problems
@@ -125,6 +128,20 @@ fn cycles(folder: &str) -> BTreeSet<String> {
 
 #[test]
 fn no_cycle_of_imports_is_over_three_files() {
-    let problems: Vec<String> = crates().iter().flat_map(|one| cycles(one)).collect();
+    let mut problems = Vec::new();
+    let mut unneeded: Vec<_> = LONGER.iter().collect();
+    for folder in crates() {
+        for (length, files) in cycles(&folder) {
+            let row = LONGER.iter().find(|(crate_, _)| *crate_ == folder);
+            match row {
+                Some(row) if row.1 == length => unneeded.retain(|one| *one != row),
+                _ => problems.push(format!("{length} files: {files}")),
+            }
+        }
+    }
     assert_none(&problems, "cycles of imports");
+    assert!(
+        unneeded.is_empty(),
+        "rows of LONGER to be removed or lowered: {unneeded:?}"
+    );
 }
