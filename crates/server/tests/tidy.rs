@@ -25,11 +25,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-store", &["veche-files"]),
     ("veche-archive", &["veche-files"]),
     ("veche-calls", &[]),
+    ("veche-runtime", &["veche-calls", "veche-types"]),
     ("veche-jwt", &[]),
     ("veche-pam", &[]),
     (
         "veche-script",
-        &["veche-store", "veche-calls", "veche-types"],
+        &["veche-store", "veche-calls", "veche-runtime", "veche-types"],
     ),
     ("veche-outbound", &["veche-calls", "veche-tls"]),
     (
@@ -101,6 +102,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-store",
             "veche-archive",
             "veche-calls",
+            "veche-runtime",
             "veche-script",
             "veche-outbound",
             "veche-frontends",
