@@ -1,7 +1,8 @@
 //! The contract between Veche and the handlers of applications, whatever runs them: events go out, effects come back.
 //!
 //! Plain data, and no runtime: [`Runtime`] is what one has to do, Lua's in `veche-script` is the first, and the server
-//! carries effects out. This crate knows no socket, no hub, no clock and no language.
+//! carries effects out. [`wire`] has the same as bytes, for handlers in processes of their own. This crate knows no
+//! socket, no hub, no clock and no language.
 //!
 //! What differs between runtimes stays with them: their modules and libraries (Lua's tables, queues and dictionaries are
 //! functions of a VM and no effects), how a handler waits, and where attributes of connections are kept
@@ -20,6 +21,7 @@ mod refused;
 mod request;
 mod response;
 mod runtime;
+pub mod wire;
 
 pub use attributes::{ATTRIBUTE_BYTES_MAX, Attribute, AttributeError, Attributes};
 pub use channel_event::ChannelEvent;
