@@ -11,8 +11,8 @@ use super::argument::as_number;
 use super::errors::tagged;
 use super::{api, channels, far, fault, http_client, mysql, password, redis, resolve};
 use crate::desk::Desk;
-use crate::effects::Token;
 use crate::raw::Argument;
+use veche_runtime::Token;
 
 /// Scripts don't wait longer than that for an answer, in seconds: a day.
 const TIMEOUT_MAX_S: f64 = 86_400.0;

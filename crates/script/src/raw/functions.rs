@@ -11,11 +11,11 @@ use mlua::{Function, Lua, Table};
 
 use super::machine::{Coroutine, Reference, is_run_over, waits_mark, why_over};
 use super::object;
-use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::{Desk, Sent};
-use crate::effects::MESSAGE_BYTES_MAX;
 use crate::utf8;
 use crate::{ConnectionId, MessageKind};
+use veche_runtime::MESSAGE_BYTES_MAX;
+use veche_runtime::close::{REASON_BYTES_MAX, is_close_code};
 
 /// The functions, and the metatable of connections, which `lua/prelude.lua` completes.
 pub(crate) struct Natives {

@@ -8,9 +8,9 @@ use veche_calls::FaultKind;
 use super::Vm;
 use crate::ConnectionId;
 use crate::Now;
-use crate::effects::{Level, Token};
 use crate::modules::{self, errors::tagged};
 use crate::raw::Argument;
+use veche_runtime::{Level, Token};
 
 /// Older code has ended, or the server does (RFC 6455, section 7.4.1).
 const GOING_AWAY: (u16, &str) = (1001, "going away");
