@@ -11,14 +11,21 @@ use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
 
-use crate::decider::{self, Asked};
-use crate::dialed::Told;
+use crate::fate::{self, Asked};
 
 /// As whom the back end asks the hub: a session that no connection has.
 pub(crate) const BACK_END: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
 };
+
+/// What an application is told of a connection that it has dialed, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Opened,
+    Failed,
+    Closed,
+}
 
 /// The application of the back end. It also decides on the commands of some clients, and sends back what comes on
 /// connections that it has dialed. No route leads here, so no session calls it otherwise.
@@ -204,7 +211,7 @@ impl AppHost for BackEndApp {
     }
 
     fn decide(&mut self, _: AppId, _: u64, question: &Question, shared: &mut Shared) {
-        let at_once = decider::at_once(question);
+        let at_once = fate::at_once(question);
         let fate = at_once.as_ref().map(|(fate, _)| *fate);
         self.asked.push((question.clone(), fate));
         if let Some((_, verdict)) = at_once {

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::Failure;
+use crate::carrier::{Carrier, Decides};
 use crate::channels::{self, CHANNELS, Kind};
-use crate::client::{Client, OWED_MAX, Owed, Phase, offset_of};
-use crate::data::data;
-use crate::decided::Decides;
+use crate::client::{Client, OWED_MAX, Owed};
+use crate::data::{data, offset_of};
 use crate::failure::{Check, promise};
-use crate::ledger::{Known, Ledger, Place};
-use crate::one_way::Carrier;
+use crate::ledger::{CLIENTS, Known, Ledger, Place, place_of};
+use crate::phase::Phase;
 use crate::posts::Address;
 use crate::seen::Event;
 use crate::setup::Setup;
@@ -145,7 +145,7 @@ impl Client {
         if !CHANNELS[channel].kind.takes_clients() {
             return;
         }
-        let number = ledger.publish(channel, crate::world::CLIENTS | link);
+        let number = ledger.publish(channel, CLIENTS | link);
         if CHANNELS[channel].kind.is_decided() {
             // As long as nothing is decided.
             ledger.refused(channel, number);
@@ -416,15 +416,6 @@ fn recovering((epoch, offset): Place, mut request: Value) -> Value {
     request["epoch"] = veche_hub::Epoch::from_bits(epoch).to_string().into();
     request["offset"] = offset.into();
     request
-}
-
-/// The place that a reply names.
-pub(crate) fn place_of(reply: &Value) -> Result<Place, Failure> {
-    let epoch = reply["epoch"].as_str().unwrap_or_default();
-    let epoch: Result<veche_hub::Epoch, _> = epoch.parse();
-    promise!(epoch.is_ok(), "what is kept has a place", "{reply}");
-    let offset = reply["offset"].as_u64().unwrap_or(0);
-    Ok((epoch.map_or(0, veche_hub::Epoch::bits), offset))
 }
 
 /// Whether somebody with this position was told what is so, where at most `bytes_max` are recovered; the offset that the first publication must have.

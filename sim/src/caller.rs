@@ -8,11 +8,10 @@ use crate::Failure;
 use crate::channels::{CHANNELS, Kind};
 use crate::data::{data, number_in};
 use crate::failure::{Check, promise};
-use crate::ledger::Ledger;
+use crate::ledger::{CLIENTS, Ledger, place_of};
 use crate::network::LinkId;
 use crate::seen::Event;
 use crate::setup::Setup;
-use crate::world::CLIENTS;
 
 /// Calls that are not answered, at most.
 const OWED_MAX: usize = 3;
@@ -242,14 +241,14 @@ impl Caller {
                 });
                 ledger.taken(channel, number);
                 if CHANNELS[channel].kind.remembers() {
-                    let place = crate::asking::place_of(result)?;
+                    let place = place_of(result)?;
                     ledger.placed(channel, number, place, self.life)?;
                 }
                 Ok(())
             }
             Owed::History(channel, asked_ms) => {
                 ledger.seen.note(Event::CalledForHistory);
-                let place = crate::asking::place_of(result)?;
+                let place = place_of(result)?;
                 let all = result["publications"].as_array();
                 let count = all.map_or(0, Vec::len);
                 promise!(

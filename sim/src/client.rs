@@ -7,12 +7,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 
+use crate::carrier::{Carrier, Decides};
 use crate::channels::{self, CHANNELS, GIVEN, Kind};
-use crate::decided::{Decided, Decides};
+use crate::data::offset_of;
 use crate::failure::{Check, promise};
+use crate::fate::Decided;
 use crate::ledger::{Ledger, Place};
 use crate::network::LinkId;
-use crate::one_way::{self, Carrier};
+use crate::one_way;
+use crate::phase::Phase;
 use crate::posts::{Address, Posts};
 use crate::protobuf;
 use crate::response::{Part, Response};
@@ -23,19 +26,6 @@ use crate::wire::{self, Encoding, Reader, Said};
 
 /// Commands that are not answered, at most: what they are answered has to be bounded.
 pub(crate) const OWED_MAX: usize = 4;
-
-/// How far its connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Offline,
-    /// The handshake is sent.
-    Shaking,
-    /// The connect command is sent.
-    Connecting,
-    Online,
-    /// One side has sent a Close.
-    Closing,
-}
 
 /// A command that is not answered.
 pub(crate) struct Owed {
@@ -370,9 +360,4 @@ impl Client {
         promise!(false, "pushes are known", "{push}");
         Ok(())
     }
-}
-
-/// The offset of a publication; 0 for none.
-pub(crate) fn offset_of(publication: &Value) -> u64 {
-    publication["offset"].as_u64().unwrap_or(0)
 }

@@ -47,6 +47,11 @@ fn padding(number: u64, length: usize) -> String {
     letters.into_iter().map(char::from).collect()
 }
 
+/// The offset of a publication; 0 for none.
+pub(crate) fn offset_of(publication: &Value) -> u64 {
+    publication["offset"].as_u64().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

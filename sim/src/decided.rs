@@ -4,12 +4,13 @@ use serde_json::{Value, json};
 use veche_frontends::hooks::Kind;
 
 use crate::asking::Command;
+use crate::carrier::Decides;
 use crate::channels::{self, CHANNELS};
-use crate::client::{Client, Phase};
-use crate::decider::Fate;
+use crate::client::Client;
 use crate::failure::{Check, promise};
+use crate::fate::{Decided, Fate};
 use crate::ledger::Ledger;
-use crate::one_way::Carrier;
+use crate::phase::Phase;
 use crate::seen::Event;
 
 /// The code of a grant that is over before it is used.
@@ -23,41 +24,6 @@ const PERMISSION_DENIED: u32 = 103;
 
 /// The code of a command on which nothing was decided.
 const INTERNAL: u32 = 100;
-
-/// The route of a client, by which its commands are decided on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decides {
-    Nobody,
-    BackEnd,
-    App,
-}
-
-/// What was decided on a command, or on time.
-#[derive(Clone, Debug)]
-pub(crate) struct Decided {
-    pub(crate) kind: Kind,
-    pub(crate) channel: Box<str>,
-    /// Of a publication or an RPC.
-    pub(crate) number: u64,
-    pub(crate) fate: Fate,
-}
-
-impl Decides {
-    /// The path for what carries what the client hears.
-    pub(crate) fn path(self, carrier: Carrier) -> String {
-        let route = match self {
-            Self::Nobody => "connection",
-            Self::BackEnd => "decided",
-            Self::App => "judged",
-        };
-        let transport = match carrier {
-            Carrier::WebSocket => "websocket",
-            Carrier::Lines => "http_stream",
-            Carrier::Events => "sse",
-        };
-        format!("/{route}/{transport}")
-    }
-}
 
 impl Client {
     pub(crate) fn is_of_app(&self) -> bool {

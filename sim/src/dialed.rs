@@ -13,7 +13,7 @@ use veche_proto::websocket::{
 };
 
 use crate::Failure;
-use crate::apps::Wanted;
+use crate::apps::{Told, Wanted};
 use crate::failure::{Check, promise};
 use crate::network::LinkId;
 use crate::peers::DIALED;
@@ -36,14 +36,6 @@ const REFUSES: u16 = 81;
 const PING_INTERVAL_MS: u64 = 10_000;
 const PONG_TIMEOUT_MS: u64 = 3_000;
 const DIAL_TIMEOUT_MS: u64 = 5_000;
-
-/// What an application is told of a connection that it has dialed, by its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    Opened,
-    Failed,
-    Closed,
-}
 
 /// All that were dialed, by their numbers, and the servers that are there.
 #[derive(Default)]

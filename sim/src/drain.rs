@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use veche_frontends::Parting;
 
-use crate::client::Phase;
+use crate::carrier::Carrier;
 use crate::failure::{Check, promise};
 use crate::network::Link;
-use crate::one_way::Carrier;
+use crate::phase::Phase;
 use crate::seen::Event;
 use crate::world::World;
 

@@ -5,9 +5,8 @@ use veche_frontends::{Now, Parting, Shared};
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_worker::TurnState;
 
-use crate::apps::{BackEndApp, Wanted};
-use crate::decider::Asked;
-use crate::dialed::Told;
+use crate::apps::{BackEndApp, Told, Wanted};
+use crate::fate::Asked;
 use crate::glue::{Arrival, Glue, Letter, Output, Turn};
 
 /// A worker that wants its next turn within so many milliseconds has something to try.

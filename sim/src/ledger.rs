@@ -5,13 +5,17 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use veche_hub::SETTLED_MS;
 
 use crate::channels::CHANNELS;
-use crate::failure::{Check, promise};
+use crate::failure::{Check, Failure, promise};
 use crate::seen::Seen;
 use crate::setup::Setup;
 use crate::trace::Trace;
+
+/// Marks the sources that are clients, by their link.
+pub(crate) const CLIENTS: Source = 1 << 31;
 
 /// A place in a channel: the bits of an epoch, and an offset.
 pub(crate) type Place = (u64, u64);
@@ -235,7 +239,7 @@ impl Ledger {
     }
 
     /// Somebody got a publication; its source.
-    pub(crate) fn heard(&self, channel: usize, number: u64) -> Result<Source, crate::Failure> {
+    pub(crate) fn heard(&self, channel: usize, number: u64) -> Result<Source, Failure> {
         let name = CHANNELS[channel].name;
         let found = self.books[channel].publications.get(number as usize);
         let fate = found.map(|one| one.fate);
@@ -377,6 +381,15 @@ impl Ledger {
         );
         Ok(())
     }
+}
+
+/// The place that a reply names.
+pub(crate) fn place_of(reply: &Value) -> Result<Place, Failure> {
+    let epoch = reply["epoch"].as_str().unwrap_or_default();
+    let epoch: Result<veche_hub::Epoch, _> = epoch.parse();
+    promise!(epoch.is_ok(), "what is kept has a place", "{reply}");
+    let offset = reply["offset"].as_u64().unwrap_or(0);
+    Ok((epoch.map_or(0, veche_hub::Epoch::bits), offset))
 }
 
 #[cfg(test)]

@@ -9,38 +9,18 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use crate::channels::{self, CHANNELS};
-use crate::client::Phase;
 use crate::data::number_in;
 use crate::failure::{Check, promise};
 use crate::ledger::{Ledger, Place, Source};
 use crate::network::LinkId;
+use crate::phase::Phase;
 use crate::seen::Event;
 use crate::setup::Setup;
+use crate::site::{Promised, ROUTES};
 use crate::wire::{self, Encoding, Reader, Said};
 
 /// What a publication that waits takes beside its payload, at most.
 const FRAMING_BYTES: usize = 120;
-
-/// What its route promises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Promised {
-    All,
-    Places,
-    Newest,
-    Latest,
-}
-
-/// The kinds, each with its path and the channels that it asks for.
-pub(crate) const ROUTES: [(Promised, &str, &[&str]); 4] = [
-    (Promised::All, "/push", &["open:1", "news:1", "tick:1"]),
-    (Promised::Places, "/push/places", &["news:1", "state:1"]),
-    (Promised::Newest, "/push/newest", &["log:1"]),
-    (
-        Promised::Latest,
-        "/push/latest",
-        &["log:1", "state:1", "open:1"],
-    ),
-];
 
 pub(crate) struct Listener {
     pub(crate) number: usize,

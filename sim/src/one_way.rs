@@ -7,42 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use crate::carrier::{CARRIERS, Carrier};
 use crate::channels::{self, CHANNELS, GIVEN};
-use crate::client::{Phase, offset_of};
-use crate::data::number_in;
+use crate::data::{number_in, offset_of};
 use crate::failure::{Check, promise};
-use crate::ledger::{Known, Ledger, Place};
+use crate::ledger::{Known, Ledger, Place, place_of};
 use crate::network::LinkId;
+use crate::phase::Phase;
 use crate::response::{Form, Part, Response};
 use crate::seen::Event;
 use crate::site;
 use crate::wire::{self, Encoding, Reader, Said};
-
-/// What carries its pushes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carrier {
-    WebSocket,
-    Lines,
-    Events,
-}
-
-impl Carrier {
-    /// How the messages of a session are told apart in a response.
-    pub(crate) fn form(self, encoding: Encoding) -> Form {
-        match (self, encoding) {
-            (Self::Events, _) => Form::EventsOfLines,
-            (_, Encoding::Json) => Form::Lines,
-            (_, Encoding::Protobuf) => Form::Bytes,
-        }
-    }
-}
-
-/// The kinds, each with its path.
-pub(crate) const CARRIERS: [(Carrier, &str); 3] = [
-    (Carrier::Events, "/one_way/uni_sse"),
-    (Carrier::Lines, "/one_way/uni_http_stream"),
-    (Carrier::WebSocket, "/one_way/uni_websocket"),
-];
 
 /// The channels that it asks for.
 const ASKED: [&str; 4] = ["chat:2", "open:1", "log:1", "state:1"];
@@ -291,7 +266,7 @@ impl OneWay {
                 missed_to: 0,
             };
             if one.kind.remembers() {
-                let place = crate::asking::place_of(reply)?;
+                let place = place_of(reply)?;
                 let is_recovered = reply["recovered"].as_bool().unwrap_or(false);
                 promise!(
                     !is_recovered || since == Some(place),

@@ -5,12 +5,13 @@
 
 use crate::caller::{Call, Caller, Speaks};
 use crate::channels::{self, CHANNELS};
-use crate::client::{Client, Phase};
+use crate::client::Client;
 use crate::dialed::Dials;
 use crate::failure::{Check, promise};
 use crate::listener::Listener;
 use crate::network::LinkId;
 use crate::one_way::OneWay;
+use crate::phase::Phase;
 use crate::setup::Setup;
 use crate::site;
 use crate::world::World;

@@ -2,9 +2,8 @@
 
 use fastrand::Rng;
 
+use crate::carrier::{Carrier, Decides};
 use crate::channels::Kind;
-use crate::decided::Decides;
-use crate::one_way::Carrier;
 
 /// The sizes and limits of one world.
 #[derive(Clone, Debug)]

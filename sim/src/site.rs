@@ -26,11 +26,30 @@ use veche_hub::{ConnectionId, Hub, Options, WorkerId};
 use veche_jwt::{Keys, Rules};
 use veche_proto::websocket;
 
+use crate::carrier::{CARRIERS, Carrier, Decides};
 use crate::channels::{self, CHANNELS, GIVEN};
-use crate::decided::Decides;
-use crate::listener::{Promised, ROUTES};
-use crate::one_way::{CARRIERS, Carrier};
 use crate::setup::Setup;
+
+/// What its route promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promised {
+    All,
+    Places,
+    Newest,
+    Latest,
+}
+
+/// The kinds, each with its path and the channels that it asks for.
+pub(crate) const ROUTES: [(Promised, &str, &[&str]); 4] = [
+    (Promised::All, "/push", &["open:1", "news:1", "tick:1"]),
+    (Promised::Places, "/push/places", &["news:1", "state:1"]),
+    (Promised::Newest, "/push/newest", &["log:1"]),
+    (
+        Promised::Latest,
+        "/push/latest",
+        &["log:1", "state:1", "open:1"],
+    ),
+];
 
 /// Listeners.
 pub(crate) const PUBLIC: u16 = 0;

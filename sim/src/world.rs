@@ -12,22 +12,20 @@ use crate::Failure;
 use crate::action::{Action, PAUSE_MS};
 use crate::back_end::BackEnd;
 use crate::channels::{CHANNELS, COMMON};
-use crate::client::{OWED_MAX, Phase};
+use crate::client::OWED_MAX;
 use crate::decider::Decisions;
 use crate::disk::Disk;
 use crate::drain::Drain;
 use crate::failure::{Check, promise};
 use crate::glue::{Arrival, Begin, Output, RECEIVE_BYTES_MAX, Told};
-use crate::ledger::{Ledger, Source};
+use crate::ledger::Ledger;
 use crate::network::{LinkId, Network};
 use crate::peers::Peers;
+use crate::phase::Phase;
 use crate::process::Process;
 use crate::seen::Event;
 use crate::setup::Setup;
 use crate::site;
-
-/// Marks the sources that are clients, by their link.
-pub(crate) const CLIENTS: Source = 1 << 31;
 
 /// Milliseconds since 1970 at the beginning.
 pub(crate) const WALL_MS: u64 = 1_800_000_000_000;

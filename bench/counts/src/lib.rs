@@ -6,10 +6,11 @@
 
 mod client;
 mod frames;
+mod path;
 mod tables;
 mod worker;
 
-use std::fmt;
+pub use path::Path;
 
 /// Every path: its name and how often it is run.
 pub const OPERATIONS: &[(&str, u32)] = &[
@@ -31,9 +32,6 @@ pub const OPERATIONS: &[(&str, u32)] = &[
     ("table_scan_100", 100),
     ("idle_turn", 1000),
 ];
-
-/// A path, set up and not yet run.
-pub struct Path(Box<dyn FnMut() -> Result<(), String>>);
 
 impl Path {
     /// Sets up the path of that name, to be run as often as [`OPERATIONS`] says.
@@ -67,24 +65,6 @@ impl Path {
             "idle_turn" => worker::idle_turn(operations),
             _ => unreachable!("every name of OPERATIONS is set up above"),
         }
-    }
-
-    fn new(run: impl FnMut() -> Result<(), String> + 'static) -> Self {
-        Self(Box::new(run))
-    }
-
-    /// Runs it, once.
-    ///
-    /// # Errors
-    /// It did not do what it is counted for.
-    pub fn run(&mut self) -> Result<(), String> {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Path")
     }
 }
 

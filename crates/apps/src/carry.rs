@@ -16,12 +16,10 @@ use veche_hub::{
 use veche_proto::http::Status;
 use veche_proto::websocket::MessageKind;
 use veche_runtime::{About, Answer, Effect, HandshakeReply, Level, Runtime, Token, WantedPlace};
+use veche_types::codes::CloseCode;
 
 use super::here::{Direct, Here, LOG, later};
 use super::journal::Entry;
-
-/// A handler has failed (RFC 6455, section 7.4.1).
-const FAILED: (u16, &str) = (1011, "internal error");
 
 /// What has come of a subscription.
 enum Settled {
@@ -212,7 +210,7 @@ impl Here {
                     Effect::Hook { number, response } => self.ruled(number, response, shared),
                     Effect::Ready { of } => shared.app_ready.push(of),
                     Effect::Failed { of } => {
-                        let (code, reason) = FAILED;
+                        let (code, reason) = CloseCode::Failed.parts();
                         let kick = (of, code, reason.to_owned());
                         shared.ports.kicks.push(kick);
                     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tracing::{error, info, warn};
 use veche_frontends::{AppId, Shared};
 use veche_runtime::{Event, Replacement, Runtime};
+use veche_types::codes::CloseCode;
 
 use super::decide::decides_on;
 use super::here::{Application, Here, LOG};
@@ -21,9 +22,6 @@ const RETIREMENT_MS: u64 = 10_000;
 const LAST_WORDS_MS: u64 = 50;
 /// `app.stop` may take so long before they are closed all the same.
 const LAST_WORDS_MS_MAX: u64 = RETIREMENT_MS / 2;
-
-/// What clients of an application hear that was taken out (RFC 6455, section 7.4.1).
-const GONE: (u16, &str) = (1001, "the application is gone");
 
 /// How far an application is that was taken out.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +133,7 @@ impl Here {
         let Some(exit) = &mut app.exit else { return };
         if !exit.is_told && now_ms >= due_ms {
             exit.is_told = true;
-            let (code, reason) = GONE;
+            let (code, reason) = CloseCode::ApplicationGone.parts();
             let clients = app.runtime.connections().into_iter();
             let kicks = clients.map(|client| (client, code, reason.to_owned()));
             shared.ports.kicks.extend(kicks);

@@ -1,6 +1,8 @@
 //! No room on the disk: it is told, nothing is lost, and it goes on when there is room. One test fills a file system
 //! of its own, where a process may make one; the other runs into the limit that the system sets for files.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
 mod support;
 
 use std::env;
@@ -68,7 +70,7 @@ fn on_its_own_disk(mib: u32, test: &str) -> bool {
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", &mount])
         .output();
     if !attempt.is_ok_and(|output| output.status.success()) {
-        println!("SKIPPED: this system lets no process make a file system of its own");
+        skip::skip("this system lets no process make a file system of its own");
         return false;
     }
     let shell = format!(

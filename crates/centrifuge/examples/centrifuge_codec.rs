@@ -13,8 +13,8 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use veche_centrifuge::{
-    Batch, ClientInfo, Command, ConnectRequest, ConnectResult, Data, Delta, DisconnectCode,
-    Encoding, ErrorCode, Filter, HistoryResult, Limits, Malformed, Outcome, PresenceResult,
+    ClientInfo, Command, ConnectRequest, ConnectResult, Data, Delta, DisconnectCode, Encoding,
+    ErrorCode, Filter, HistoryResult, Limits, Malformed, Outcome, PresenceResult,
     PresenceStatsResult, Publication, Push, PushBody, Refresh, RefreshResult, Reply, Request,
     RpcResult, SubRefreshResult, Subscribe, SubscribeResult, UnsubscribeCode, fossil_delta,
 };
@@ -168,13 +168,35 @@ fn data(data: Option<Data<'_>>) -> Value {
     })
 }
 
+/// What a server sends.
+enum Message<'a> {
+    Reply(Reply<'a>),
+    Push(Push<'a>),
+    Ping,
+}
+
+impl Message<'_> {
+    fn write(&self, encoding: Encoding, out: &mut Vec<u8>) {
+        match self {
+            Self::Reply(reply) => encoding.write_reply(out, reply),
+            Self::Push(push) => encoding.write_push(out, push),
+            Self::Ping => encoding.write_ping(out),
+        }
+    }
+}
+
 /// Replies and pushes by name: as JSON text, as Protobuf, and as Protobuf only where they are binary.
 fn samples() -> BTreeMap<&'static str, Value> {
     let mut samples = BTreeMap::new();
-    let mut add = |name, write: &dyn Fn(&mut Batch<'_>)| {
+    let mut add = |name, messages: &[Message<'_>]| {
         let (mut text, mut wire) = (Vec::new(), Vec::new());
-        write(&mut Batch::new(Encoding::Json, &mut text));
-        write(&mut Batch::new(Encoding::Protobuf, &mut wire));
+        for message in messages {
+            if !text.is_empty() {
+                text.push(b'\n');
+            }
+            message.write(Encoding::Json, &mut text);
+            message.write(Encoding::Protobuf, &mut wire);
+        }
         let text = String::from_utf8(text).expect("JSON is text");
         samples.insert(
             name,
@@ -282,7 +304,7 @@ fn samples() -> BTreeMap<&'static str, Value> {
     ];
     for (name, outcome) in outcomes {
         let reply = Reply { id: 7, outcome };
-        add(name, &|batch| batch.reply(&reply));
+        add(name, &[Message::Reply(reply)]);
     }
 
     let whole = |data| {
@@ -336,16 +358,12 @@ fn samples() -> BTreeMap<&'static str, Value> {
     ];
     for (name, body) in pushes {
         let channel = "chat:1";
-        add(name, &|batch| {
-            batch.push(&Push { channel, body });
-        });
+        add(name, &[Message::Push(Push { channel, body })]);
     }
-    add("batch", &|batch| {
-        for id in 1..=3 {
-            let outcome = Outcome::Publish;
-            batch.reply(&Reply { id, outcome });
-        }
-        batch.ping();
-    });
+    let reply = |id| {
+        let outcome = Outcome::Publish;
+        Message::Reply(Reply { id, outcome })
+    };
+    add("batch", &[reply(1), reply(2), reply(3), Message::Ping]);
     samples
 }

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use veche_centrifuge::{
-//!     Batch, Data, Encoding, Limits, Outcome, Publication, Push, PushBody, Reply, Request, SubscribeResult,
+//!     Data, Encoding, Limits, Outcome, Publication, Push, PushBody, Reply, Request, SubscribeResult,
 //! };
 //!
 //! let message = br#"{"id":2,"subscribe":{"channel":"chat:1"}}"#;
@@ -15,10 +15,12 @@
 //! assert!(matches!(command.request, Request::Subscribe(request) if request.channel == "chat:1"));
 //!
 //! let mut out = Vec::new();
-//! let mut batch = Batch::new(Encoding::Json, &mut out);
-//! batch.reply(&Reply { id: command.id, outcome: Outcome::Subscribe(SubscribeResult::default()) });
+//! let outcome = Outcome::Subscribe(SubscribeResult::default());
+//! Encoding::Json.write_reply(&mut out, &Reply { id: command.id, outcome });
+//! out.push(b'\n');
 //! let publication = Publication { offset: 6, ..Publication::new(Data::Json(r#"{"a":1}"#)) };
-//! batch.push(&Push { channel: "chat:1", body: PushBody::Publication(publication) });
+//! let body = PushBody::Publication(publication);
+//! Encoding::Json.write_push(&mut out, &Push { channel: "chat:1", body });
 //! assert_eq!(
 //!     out,
 //!     b"{\"id\":2,\"subscribe\":{}}\n\
@@ -29,7 +31,7 @@
 //!
 //! Why Protobuf is read and written by this crate itself: docs/decisions/13-protobuf.md.
 
-mod codes;
+mod data;
 mod depth;
 mod emulation;
 mod filter;
@@ -42,14 +44,14 @@ mod reply;
 mod request;
 mod write;
 
-pub use codes::{DisconnectCode, ErrorCode, UnsubscribeCode, reconnects, resubscribes};
+pub use data::{DEPTH_MAX, Data, Delta, is_json};
 pub use emulation::Emulation;
 pub use filter::{BadFilter, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX, Filter};
 pub use fossil::{DELTA_BYTES_MAX, fossil_delta};
 pub use malformed::Malformed;
-pub use publication::{ClientInfo, Data, Delta, Publication, StreamPosition, is_json};
+pub use publication::{ClientInfo, Publication, StreamPosition};
 pub use push::{Disconnect, Push, PushBody, Refresh, Subscribe, Unsubscribe};
-pub use read::{Commands, DEPTH_MAX, ENTRIES_MAX, Limits};
+pub use read::{Commands, ENTRIES_MAX, Limits};
 pub use reply::{
     CommandError, ConnectResult, HistoryResult, Outcome, PresenceResult, PresenceStatsResult,
     RefreshResult, Reply, RpcResult, SubRefreshResult, SubscribeResult,
@@ -58,7 +60,8 @@ pub use request::{
     ChannelRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest,
     Request, RpcRequest, Secret, SendRequest, ServerSub, SubRefreshRequest, SubscribeRequest,
 };
-pub use write::{Batch, Element, Parts};
+pub use veche_types::codes::{DisconnectCode, ErrorCode, UnsubscribeCode};
+pub use write::{Element, Parts};
 
 /// What a connection speaks, from its beginning to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

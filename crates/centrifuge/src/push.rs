@@ -1,7 +1,11 @@
 //! What clients get without having asked.
 
-use crate::write::{Fields, Message};
-use crate::{ClientInfo, ConnectResult, Data, DisconnectCode, Publication, UnsubscribeCode};
+use veche_types::codes::{DisconnectCode, UnsubscribeCode};
+
+use crate::data::Data;
+use crate::publication::{ClientInfo, Publication};
+use crate::reply::ConnectResult;
+use crate::write::fields::{Fields, Message};
 
 /// One thing that a client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +42,7 @@ pub enum PushBody<'a> {
 /// The end of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsubscribe<'a> {
-    /// Whether it is for good, and why: [`resubscribes`](crate::resubscribes).
+    /// Below 2500 it is for good; clients subscribe again after the others.
     pub code: u32,
     /// For people.
     pub reason: &'a str,
@@ -62,7 +66,7 @@ pub struct Subscribe<'a> {
 /// The end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disconnect<'a> {
-    /// Whether the client is to come back, and why: [`reconnects`](crate::reconnects).
+    /// Clients connect again after all but 3500 to 3999 and 4500 to 4999.
     pub code: u16,
     /// For people.
     pub reason: &'a str,

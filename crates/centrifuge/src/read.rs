@@ -1,18 +1,16 @@
 //! From bytes to commands. One of the transport's messages, or the body of a request, holds any number of them; what
 //! one of them means does not depend on the others. [`json`] and [`protobuf`] say what they look like.
 
+mod draft;
 pub(crate) mod filter;
 pub(crate) mod json;
 pub(crate) mod protobuf;
 mod wire;
 
-use crate::{Command, ConnectRequest, Data, Emulation, Encoding, Malformed, Request, depth};
+pub use draft::ENTRIES_MAX;
 
-/// How deep data may be nested: a client would pass on to others what they can't read. `[]` is 1.
-pub const DEPTH_MAX: usize = 128;
-
-/// Entries that a map in a command (`subs`, `headers`) can have.
-pub const ENTRIES_MAX: usize = 4096;
+use crate::{Command, ConnectRequest, Emulation, Encoding, Malformed, Request};
+use draft::Draft;
 
 /// What a client may send at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,52 +28,6 @@ impl Default for Limits {
             message_bytes_max: 64 * 1024,
             commands_max: 1024,
         }
-    }
-}
-
-/// A command whose parts have been read, and not been looked at together.
-#[derive(Default)]
-struct Draft<'a> {
-    id: u32,
-    request: Option<Request<'a>>,
-    has_many: bool,
-}
-
-impl<'a> Draft<'a> {
-    fn add(&mut self, request: Request<'a>) {
-        self.has_many |= self.request.is_some();
-        self.request = Some(request);
-    }
-
-    fn finish(self) -> Result<Command<'a>, Malformed> {
-        let request = match self.request {
-            Some(_) if self.has_many => return Err(Malformed::ManyRequests),
-            Some(request) => request,
-            None if self.id == 0 => Request::Pong,
-            None => return Err(Malformed::NoRequest),
-        };
-        if self.id == 0 && request.is_answered() {
-            return Err(Malformed::NoId);
-        }
-        if let Some(Data::Json(text)) = request.data()
-            && depth::is_over(text, DEPTH_MAX)
-        {
-            return Err(Malformed::TooDeep);
-        }
-        if let Request::Connect(connect) = &request {
-            check(connect)?;
-        }
-        Ok(Command {
-            id: self.id,
-            request,
-        })
-    }
-}
-
-fn check(connect: &ConnectRequest<'_>) -> Result<(), Malformed> {
-    match connect.subs.len().max(connect.headers.len()) > ENTRIES_MAX {
-        true => Err(Malformed::TooManyEntries),
-        false => Ok(()),
     }
 }
 

@@ -1,7 +1,10 @@
 //! Answers to commands.
 
-use crate::write::{Empty, Fields, Message};
-use crate::{ClientInfo, Data, Publication};
+use veche_types::codes::ErrorCode;
+
+use crate::data::Data;
+use crate::publication::{ClientInfo, Publication};
+use crate::write::fields::{Empty, Fields, Message};
 
 /// The answer to one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +53,16 @@ pub struct CommandError<'a> {
     pub message: &'a str,
     /// Whether the same command may succeed later.
     pub is_temporary: bool,
+}
+
+impl From<ErrorCode> for CommandError<'static> {
+    fn from(code: ErrorCode) -> Self {
+        Self {
+            code: code.code(),
+            message: code.words(),
+            is_temporary: code.is_temporary(),
+        }
+    }
 }
 
 /// What a client is told about its new connection.

@@ -1,9 +1,7 @@
 //! What commands and publications cost: no allocation where nothing has to be kept.
 
 use allocation_counter::measure;
-use veche_centrifuge::{
-    Batch, ClientInfo, Data, Delta, Encoding, Limits, Publication, Push, PushBody,
-};
+use veche_centrifuge::{ClientInfo, Data, Delta, Encoding, Limits, Publication, Push, PushBody};
 
 #[test]
 fn writing_a_publication_allocates_nothing() {
@@ -37,10 +35,9 @@ fn writing_a_publication_allocates_nothing() {
             for encoding in [Encoding::Json, Encoding::Protobuf] {
                 out.clear();
                 let counted = measure(|| {
-                    let mut batch = Batch::new(encoding, &mut out);
-                    batch.push(&push);
-                    batch.bare_push(&push);
-                    batch.ping();
+                    encoding.write_push(&mut out, &push);
+                    encoding.write_bare_push(&mut out, &push);
+                    encoding.write_ping(&mut out);
                 });
                 assert_eq!(counted.count_total, 0, "{encoding:?} {delta:?}");
             }

@@ -5,9 +5,9 @@ mod oracle;
 use std::fmt::Debug;
 
 use veche_centrifuge::{
-    Batch, ClientInfo, CommandError, ConnectResult, Data, Delta, Disconnect, DisconnectCode,
-    Encoding, ErrorCode, HistoryResult, Outcome, PresenceResult, PresenceStatsResult, Publication,
-    Push, PushBody, Refresh, RefreshResult, Reply, RpcResult, SubRefreshResult, Subscribe,
+    ClientInfo, CommandError, ConnectResult, Data, Delta, Disconnect, DisconnectCode, Encoding,
+    ErrorCode, HistoryResult, Outcome, PresenceResult, PresenceStatsResult, Publication, Push,
+    PushBody, Refresh, RefreshResult, Reply, RpcResult, SubRefreshResult, Subscribe,
     SubscribeResult, Unsubscribe, UnsubscribeCode,
 };
 
@@ -388,9 +388,9 @@ fn binary_data_are_base64_to_json_clients() {
         outcome: Outcome::Presence(PresenceResult { presence: &nested }),
     };
     let mut out = Vec::new();
-    let mut batch = Batch::new(Json, &mut out);
-    batch.bare_push(&push);
-    batch.reply(&reply);
+    Json.write_bare_push(&mut out, &push);
+    out.push(b'\n');
+    Json.write_reply(&mut out, &reply);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         r#"{"channel":"c","pub":{"data":"/wA="}}"#.to_owned()
@@ -486,36 +486,12 @@ fn no_data_are_left_out() {
 }
 
 #[test]
-fn several_in_one_message_are_lines_or_behind_their_lengths() {
-    let push = Push {
-        channel: "c",
-        body: PushBody::Publication(publication("1")),
-    };
-    let reply = Reply {
-        id: 1,
-        outcome: Outcome::Publish,
-    };
-    let message = |encoding: Encoding| {
-        let mut encoded = Vec::new();
-        encoding.write_push(&mut encoded, &push);
-        let mut out = b"other".to_vec();
-        let mut batch = Batch::new(encoding, &mut out);
-        assert!(batch.is_empty());
-        batch.reply(&reply);
-        batch.encoded(&encoded);
-        batch.push(&push);
-        batch.ping();
-        assert!(!batch.is_empty());
-        out.split_off(5)
-    };
-    let json = message(Json);
-    assert_eq!(
-        str::from_utf8(&json).unwrap(),
-        "{\"id\":1,\"publish\":{}}\n{\"push\":{\"channel\":\"c\",\"pub\":{\"data\":1}}}\n{\"push\":{\"channel\":\"c\",\"pub\":{\"data\":1}}}\n{}"
-    );
-    let replies = oracle::all_of_protobuf::<oracle::Reply>(&message(Protobuf));
-    assert_eq!(replies, oracle::all_of_json::<oracle::Reply>(&json));
-    assert_eq!(replies[3], oracle::Reply::default());
+fn a_ping_is_an_empty_reply() {
+    let text = written(|out| Json.write_ping(out));
+    let wire = written(|out| Protobuf.write_ping(out));
+    let replies = oracle::all_of_protobuf::<oracle::Reply>(&wire);
+    assert_eq!(replies, [oracle::Reply::default()]);
+    assert_eq!(replies, oracle::all_of_json::<oracle::Reply>(&text));
 }
 
 #[test]

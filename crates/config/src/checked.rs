@@ -20,6 +20,7 @@ use super::identity::KeySource;
 use super::names::parse_network;
 use super::raw::{self, Table};
 use super::readiness::made_by_systemd;
+use super::secret::{Secret, SecretSource};
 use super::types::*;
 use super::value::Value;
 
@@ -42,8 +43,6 @@ mod tls;
 
 use served::Served;
 
-pub(super) use identity::parse_url;
-pub(super) use routes::listeners_called;
 pub use tls::{EXPIRY_WARNING_DAYS, expires};
 
 /// What the checks ask of the machine.
@@ -135,6 +134,12 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     checker.is_used(one(Section::SubscriptionJwt));
     checker.ambient(all(Section::Route).zip(&routes), jwt.as_ref());
     let identity_hook = checker.identity_hook(one(Section::IdentityHook));
+    checker.slow_hook(
+        one(Section::IdentityHook),
+        identity_hook.as_ref(),
+        &routes,
+        &limits,
+    );
     let hooks = checker.hooks(
         one(Section::Hooks),
         all(Section::Namespace).zip(&namespaces),

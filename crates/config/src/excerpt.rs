@@ -3,8 +3,7 @@
 //! Secrets are left out of the line, and of URLs user information and query. Which directive a problem is about is read
 //! off the text: the message begins with its name, or its line does, and the section is the last header before it.
 
-use veche_calls::masked;
-use veche_terminal::{Excerpt, Place, Problem};
+use veche_terminal::{Excerpt, Place, Problem, masked_urls};
 use veche_types::nearest;
 
 use super::directives::{Directive, Section};
@@ -114,21 +113,6 @@ fn hidden(line: &str, column: usize) -> (String, usize) {
     };
     let last = shown.chars().count() - 1;
     (shown, column.min(last))
-}
-
-/// A line whose URLs have no user information and no query.
-fn masked_urls(line: &str) -> String {
-    let mut shown = String::with_capacity(line.len());
-    for (index, piece) in line.split('"').enumerate() {
-        if index > 0 {
-            shown.push('"');
-        }
-        match piece.contains("://") {
-            true => shown.push_str(&masked(piece)),
-            false => shown.push_str(piece),
-        }
-    }
-    shown
 }
 
 fn blank_for_control(c: char) -> char {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use veche_calls::SecretUrl;
 use veche_frontends::hooks::Kind;
 
-use super::types::{Config, Handler, Secret};
+use super::secret::Secret;
+use super::types::{Config, Handler};
 
 /// How the back end is asked. Without any URL it is not, and an application decides.
 #[derive(Clone, Debug, PartialEq, Eq)]

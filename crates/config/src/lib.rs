@@ -35,6 +35,7 @@ mod raw;
 mod readiness;
 #[cfg(test)]
 mod reference;
+mod secret;
 mod template;
 mod types;
 mod value;
@@ -50,8 +51,10 @@ pub use identity::{IdentityHook, Jwt, KeySource, Pam, Published};
 pub use names::{ChannelPattern, Field, Identity, OriginRule};
 pub use namespaces::namespaces;
 pub use readiness::faults;
+pub use secret::{Secret, SecretSource};
 pub use template::Template;
 pub use types::*;
+pub use value::WORKERS_MAX;
 
 /// Reads and checks the file at `path`. The report has every problem that was found.
 pub fn load(path: &Path) -> Result<Config, Report> {

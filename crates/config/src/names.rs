@@ -6,7 +6,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
-use veche_calls::SecretUrl;
+use url::Url;
+use veche_calls::{SecretUrl, masked};
 use veche_frontends::access::ClientAddress;
 use veche_frontends::identity::token::{Anonymous, Place};
 use veche_hub::{Audience, Namespaces};
@@ -404,7 +405,7 @@ impl Identity {
                     format!("http:{text}")
                 ));
             }
-            Some(("http", url)) => return super::checked::parse_url(url).map(Self::Hook),
+            Some(("http", url)) => return parse_url(url).map(Self::Hook),
             Some(("pam", service)) => return Service::parse(service).map(Self::Pam),
             Some(("query", name)) => (name, Self::Query as fn(String) -> Self),
             Some(("cookie", name)) => (name, Self::Cookie as fn(String) -> Self),
@@ -494,4 +495,19 @@ impl fmt::Display for Identity {
             }
         }
     }
+}
+
+/// A URL that the HTTP client takes.
+pub(crate) fn parse_url(text: &str) -> Result<SecretUrl, String> {
+    let shown = masked(text);
+    let url = Url::parse(text).map_err(|why| format!("{shown:?} is no URL: {why}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(format!(
+            "a URL begins with http:// or https://, found {shown:?}"
+        ));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("name and password don't belong into a URL".to_owned());
+    }
+    Ok(SecretUrl::new(url.into()))
 }

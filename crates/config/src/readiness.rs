@@ -15,7 +15,8 @@ use veche_terminal::{Place, Problem};
 use super::directives::Section;
 use super::effective::{Origin, Setting};
 use super::excerpt;
-use super::types::{Config, SecretSource};
+use super::secret::SecretSource;
+use super::types::Config;
 use super::value::{CertificateSource, Value};
 use crate::account::{Account, AccountError, Right};
 

@@ -24,11 +24,12 @@ use veche_terminal::Problem;
 use crate::template::Template;
 
 use super::acme::{Acme, Ordered};
-use super::checked::listeners_called;
 use super::effective::Effective;
 use super::hooks::{Hooks, RouteHooks};
 use super::identity::{IdentityHook, Jwt, Pam};
 use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
+use super::secret::Secret;
+use super::value::WORKERS_MAX;
 
 /// A whole checked configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,6 +126,27 @@ impl Config {
     }
 }
 
+/// The places of the listeners with that name, or else with that role.
+pub(crate) fn listeners_called<'l>(
+    listen: &str,
+    listeners: impl Iterator<Item = (Option<&'l str>, Option<Role>)>,
+) -> Vec<usize> {
+    let role = match listen {
+        "public" => Some(Role::Public),
+        "internal" => Some(Role::Internal),
+        _ => None,
+    };
+    let wanted = |(name, its_role): (Option<&str>, Option<Role>)| match role {
+        Some(_) => its_role == role,
+        None => name == Some(listen),
+    };
+    listeners
+        .enumerate()
+        .filter(|(_, listener)| wanted(*listener))
+        .map(|(index, _)| index)
+        .collect()
+}
+
 /// `[history]`: where what channels remember is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryStore {
@@ -185,9 +207,6 @@ pub enum Workers {
     /// So many; at most [`WORKERS_MAX`].
     Count(NonZeroU16),
 }
-
-/// The most workers: mailboxes grow with its square.
-pub const WORKERS_MAX: u16 = 256;
 
 impl Workers {
     /// The number to start when the process may use `cores` cores.
@@ -634,47 +653,4 @@ pub struct Admin {
     pub keys: Vec<Secret>,
     /// The files that some of them were read from.
     pub files: Vec<PathBuf>,
-}
-
-/// Where a secret is, as the file says.
-#[derive(Clone, PartialEq, Eq)]
-pub enum SecretSource {
-    /// In the configuration itself.
-    Here(Secret),
-    /// In a file of its own: all of its text but a newline at the end.
-    File(PathBuf),
-    /// In a variable of the supervisor's environment.
-    Variable(String),
-}
-
-impl fmt::Debug for SecretSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Here(secret) => secret.fmt(f),
-            Self::File(path) => write!(f, "{{ file = {path:?} }}"),
-            Self::Variable(name) => write!(f, "{{ env = {name:?} }}"),
-        }
-    }
-}
-
-/// A value that must not be seen in logs or output.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Keeps `text` out of sight.
-    pub fn new(text: String) -> Self {
-        Self(text)
-    }
-
-    /// The text itself, for comparing only.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("\"****\"")
-    }
 }

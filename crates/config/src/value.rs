@@ -13,7 +13,10 @@ use veche_terminal::{
 };
 
 use super::rates::{format_rate, parse_rate};
-use super::types::{Secret, SecretSource};
+use super::secret::{Secret, SecretSource};
+
+/// The most workers: mailboxes grow with its square.
+pub const WORKERS_MAX: u16 = 256;
 
 /// The type of a directive with its range.
 #[derive(Clone, Copy, Debug)]

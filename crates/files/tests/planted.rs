@@ -1,5 +1,8 @@
 //! What may be found under a name, and what comes of opening it. Owners of files can be chosen by root only.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
@@ -21,7 +24,7 @@ fn folder(name: &str) -> PathBuf {
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("SKIPPED: files of another user take root");
+        skip::skip("files of another user take root");
     }
     is_root
 }

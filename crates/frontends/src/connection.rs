@@ -13,9 +13,10 @@ mod ending;
 use std::net::IpAddr;
 
 use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_types::codes::CloseCode;
 
 use crate::backend::lines::Lines;
-use crate::context::app::{AppAnswer, CLOSED_ABNORMALLY, Gone};
+use crate::context::app::{AppAnswer, Gone};
 use crate::context::census::About;
 use crate::context::hooks::{QuestionId, Verdict};
 use crate::context::identity::{Certified, Finding};
@@ -186,7 +187,7 @@ impl Connection {
     pub fn failed(&mut self, id: ConnectionId, why: &str, shared: &mut Shared) {
         match &mut self.stage {
             Stage::Dialing(dialing) => dialing.failed(why, shared),
-            Stage::Socket(socket) => socket.over(id, CLOSED_ABNORMALLY, why, shared),
+            Stage::Socket(socket) => socket.over(id, CloseCode::Abnormal.code(), why, shared),
             Stage::Http(_) | Stage::Lines(_) | Stage::Ending => {}
         }
         self.abort(id, shared);
@@ -473,7 +474,7 @@ impl Connection {
             self.peer = client;
         } else if !self.count_as(client, shared) {
             shared.stats.turn_away(TurnedAway::Connections);
-            let (code, reason) = crate::context::close::TOO_MANY;
+            let (code, reason) = CloseCode::TooMany.parts();
             self.disconnect(id, code, reason, shared);
         }
     }
@@ -509,7 +510,7 @@ impl Connection {
             );
             if let Stage::Socket(socket) = &mut self.stage {
                 let why = "it took nothing for too long";
-                socket.over(id, CLOSED_ABNORMALLY, why, shared);
+                socket.over(id, CloseCode::Abnormal.code(), why, shared);
             }
             return self.abort(id, shared);
         }

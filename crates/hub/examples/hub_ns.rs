@@ -2,8 +2,10 @@
 //!
 //! `cargo run --profile bench -p veche-hub --example hub_ns`
 
+#[path = "../../../tests/now.rs"]
+mod now;
+
 use std::hint::black_box;
-use std::time::Instant;
 
 use std::sync::Arc;
 
@@ -11,6 +13,8 @@ use veche_hub::{
     Answer, Caller, ChannelName, Class, ConnectionId, Delivery, Hub, Instruction, Mail, Options,
     Outlet, PayloadKind, PayloadRef, SubscribeOptions, Ticket, WorkerId,
 };
+
+use now::now;
 
 /// Rounds are shorter than a time slice, so on a busy machine most are whole.
 const ROUNDS: usize = 301;
@@ -31,11 +35,6 @@ impl Outlet for Sink {
     fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
     fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
     fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
-}
-
-#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// The median of the rounds.

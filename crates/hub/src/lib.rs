@@ -17,11 +17,10 @@
 //! * *commands*: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`], [`Hub::publish`],
 //!   [`Hub::instruct`]: a session or the back end asks.
 //! * behind sessions that have been told something: [`Hub::settle`].
-//! * *handle*: [`Hub::receive`] for each mail, [`Hub::credit_returned`] once after a batch of
-//!   returned credits.
+//! * *handle*: [`Hub::receive`] for each mail.
 //! * before all of them: [`Hub::set_now`]; about once a second [`Hub::look_after`].
-//! * *drain*: [`Hub::take_happenings`], and [`Hub::sweep`] once a turn, after the rest; when that
-//!   says that more is left, the next turn must not wait. Where there is a log, [`Hub::take_batch`]
+//! * *drain*: [`Hub::take_happenings`], and [`Hub::sweep`] once a turn, after the rest, which also
+//!   retries what waits for credit; when it says that more is left, the next turn must not wait. Where there is a log, [`Hub::take_batch`]
 //!   for it behind that, and [`Hub::durable`] when it has it.
 //!
 //! # What it promises

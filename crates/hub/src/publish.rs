@@ -12,8 +12,7 @@ use crate::{
 };
 
 /// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
-/// done: the caller pauses its source and tries again after [`Hub::credit_returned`] or
-/// [`Hub::sweep`].
+/// done: the caller pauses its source and tries again after [`Hub::sweep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the channel can't take a publication now")]
 pub struct NoCredit;

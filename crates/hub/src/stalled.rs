@@ -54,12 +54,6 @@ impl Stalled {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Credits of the mailbox came back: stalled publications go on. Call it before anything new
-    /// is published.
-    pub fn credit_returned(&mut self, outlet: &mut impl Outlet) {
-        self.retry_stalled(outlet);
-    }
-
     /// Home: keeps a publication until it can be ordered.
     pub(crate) fn stall(&mut self, channel: u32, blocked: Blocked, request: Request) {
         self.channels[channel].waiting += 1;

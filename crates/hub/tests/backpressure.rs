@@ -176,13 +176,13 @@ fn a_stalled_publication_keeps_its_place_and_its_lanes_but_no_others() {
     assert_eq!(desk.take(), ["free to 3"]);
 
     desk.credits[2] = 2;
-    home.credit_returned(&mut desk);
+    home.sweep(0, &mut desk);
     assert_eq!(
         desk.take(),
         ["first to 1", "first to 2", "handed 2", "done 3"]
     );
     desk.credits[1] = 2;
-    home.credit_returned(&mut desk);
+    home.sweep(0, &mut desk);
     assert_eq!(
         desk.take(),
         ["second to 1", "second to 2", "handed 2", "done 3"]
@@ -216,7 +216,7 @@ fn a_stalled_publication_is_not_overtaken_when_its_lanes_change() {
     );
     publish_from_source("second", &name, &mut home, &mut desk);
     assert!(desk.take().is_empty());
-    home.credit_returned(&mut desk);
+    home.sweep(0, &mut desk);
     let expected = [
         "first to 3",
         "handed 1",

@@ -177,7 +177,6 @@ impl World {
                     }
                 }
                 let (hub, mut port) = self.at(WorkerId(from));
-                hub.credit_returned(&mut port);
                 is_quiet &= !hub.sweep(100, &mut port);
             }
             let left: u32 = self.hubs.iter().map(|hub| hub.counts().stalled).sum();

@@ -4,7 +4,6 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::SECOND;
-use crate::plan::Plan;
 
 /// How the times of an open loop are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,13 +94,18 @@ impl Pace {
         }
     }
 
-    /// The rate goes to `per_second`, above 0, over the measured time of `plan`; the warm-up has the first rate.
-    pub(crate) fn ramping(mut self, per_second: Option<f64>, plan: &Plan) -> Self {
+    /// The rate goes to `per_second`, above 0, over the measured time; the warm-up has the first rate.
+    pub(crate) fn ramping(
+        mut self,
+        per_second: Option<f64>,
+        warmup_ns: u64,
+        duration_ns: u64,
+    ) -> Self {
         let seconds = |ns: u64| ns as f64 / SECOND as f64;
         self.ramp = per_second.map(|to_per_second| Ramp {
             to_per_second,
-            hold_s: seconds(plan.warmup_ns),
-            over_s: seconds(plan.duration_ns.unwrap_or(0)),
+            hold_s: seconds(warmup_ns),
+            over_s: seconds(duration_ns),
         });
         self
     }

@@ -62,7 +62,6 @@ struct Outgoing<T> {
     /// Since the start, wrapping: to compare with the lane's counters.
     data_posted: u32,
     control_posted: u32,
-    starved: bool,
 }
 
 /// One worker's end: it posts to all, and receives from all.
@@ -106,7 +105,6 @@ impl<T> Mailbox<T> {
                         batch_control: 0,
                         data_posted: 0,
                         control_posted: 0,
-                        starved: false,
                     })
                     .collect(),
                 dirty: Vec::with_capacity(workers),
@@ -142,15 +140,14 @@ impl<T> Mailbox<T> {
         self.outgoing[to].data_posted.wrapping_sub(finished)
     }
 
-    /// Whether `to` takes another piece of data. If not,
-    /// [`relieved`](Self::relieved) will tell when it does again.
+    /// Whether `to` takes another piece of data. If not, this end is woken when
+    /// it does again.
     #[inline]
     pub fn has_credit(&mut self, to: usize) -> bool {
         if self.unfinished(to) < self.options.credits {
             return true;
         }
         // Ask to be rung, then look again: the credit may come in between.
-        self.outgoing[to].starved = true;
         self.mesh
             .lane(self.me, to)
             .starved
@@ -241,20 +238,6 @@ impl<T> Mailbox<T> {
         if lane.starved.load(Ordering::SeqCst) && lane.starved.swap(false, Ordering::SeqCst) {
             self.mesh.bells[from].ring();
         }
-    }
-
-    /// A worker that refused data and takes it again, each once; `None` when
-    /// there is no more. To be asked after [`pop`](Self::pop) in every turn.
-    pub fn relieved(&mut self) -> Option<usize> {
-        for to in 0..self.mesh.workers {
-            // Asked again each time: a receiver may have answered the last request with a credit that was used in
-            // the meantime, and would not ring for the next one.
-            if self.outgoing[to].starved && self.has_credit(to) {
-                self.outgoing[to].starved = false;
-                return Some(to);
-            }
-        }
-        None
     }
 
     /// Whether this end may wait: nothing is here and nothing came. After true

@@ -16,7 +16,7 @@ mod redis;
 mod resolve;
 
 pub use metrics::{Client, Figures, Metrics, WAIT_BUCKETS_MS};
-pub use port::Port;
+pub use port::{CALLS_MAX, Port};
 
 use std::io;
 use std::sync::{Arc, OnceLock};

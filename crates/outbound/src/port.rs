@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{AbortHandle, Abortable, Either};
@@ -19,13 +19,18 @@ use crate::Outbound;
 use crate::perform::{Clients, perform};
 use crate::redis::Batches;
 
+/// Most calls of a worker that are under way; beyond that each is refused at once. It bounds the queue to the task too.
+pub const CALLS_MAX: usize = 1 << 16;
+
 /// A worker's end.
 #[derive(Debug)]
 pub struct Port {
     outbound: Outbound,
     /// Of this turn.
     orders: Vec<Order>,
-    /// `None` before the first call.
+    /// Refused in this turn.
+    refused: Vec<Order>,
+    /// `None` before the first call; [`CALLS_MAX`] bounds what is in it.
     task: Option<UnboundedSender<Vec<Order>>>,
     inbox: Arc<Inbox>,
 }
@@ -38,6 +43,8 @@ enum Order {
 
 /// What has become of calls.
 struct Inbox {
+    /// Calls that were submitted and are not over.
+    open: AtomicUsize,
     done: Mutex<Vec<(CallId, Outcome)>>,
     /// The worker was woken and has not looked since.
     is_told: AtomicBool,
@@ -47,6 +54,7 @@ struct Inbox {
 impl Port {
     pub(crate) fn new(outbound: Outbound, wake: Box<dyn Fn() + Send + Sync>) -> Self {
         let inbox = Inbox {
+            open: AtomicUsize::new(0),
             done: Mutex::default(),
             is_told: AtomicBool::new(false),
             wake,
@@ -54,14 +62,21 @@ impl Port {
         Self {
             outbound,
             orders: Vec::new(),
+            refused: Vec::new(),
             task: None,
             inbox: Arc::new(inbox),
         }
     }
 
-    /// Has a call performed, once [`flush`](Self::flush) is called.
+    /// Has a call performed, once [`flush`](Self::flush) is called; with [`CALLS_MAX`] under way it is refused there.
     pub fn submit(&mut self, id: CallId, call: Call) {
-        self.orders.push(Order::Perform(id, call));
+        // Only this end counts up.
+        let orders = match self.inbox.open.load(Ordering::Relaxed) < CALLS_MAX {
+            true => &mut self.orders,
+            false => &mut self.refused,
+        };
+        orders.push(Order::Perform(id, call));
+        self.inbox.open.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Nobody waits for that call any more. Its outcome may come all the same.
@@ -71,6 +86,12 @@ impl Port {
 
     /// Hands over what was submitted; to be called once a turn.
     pub fn flush(&mut self) {
+        if !self.refused.is_empty() {
+            let words = format!("{CALLS_MAX} calls are under way already");
+            let refused = std::mem::take(&mut self.refused);
+            let fault = Fault::new(FaultKind::PoolFull, words);
+            self.inbox.refuse(refused, &fault);
+        }
         if self.orders.is_empty() {
             return;
         }
@@ -150,7 +171,9 @@ impl Inbox {
             Order::Perform(id, _) => Some((id, Err(fault.clone()))),
             Order::Cancel(_) => None,
         });
-        self.post(&mut calls.collect());
+        let mut calls: Vec<_> = calls.collect();
+        self.open.fetch_sub(calls.len(), Ordering::Relaxed);
+        self.post(&mut calls);
     }
 }
 
@@ -218,19 +241,27 @@ async fn serve(
                 }
             }
             Some(first) = running.next(), if !running.is_empty() => {
-                let mut next = Some(first);
+                let (mut next, mut over) = (Some(first), 0);
                 while let Some(one) = next {
                     match one {
                         Done::One(id, outcome) => {
                             cancels.remove(&id);
                             done.push((id, outcome));
+                            over += 1;
                         }
-                        Done::Cancelled(id) => _ = cancels.remove(&id),
-                        Done::Many(mut outcomes) => done.append(&mut outcomes),
+                        Done::Cancelled(id) => {
+                            cancels.remove(&id);
+                            over += 1;
+                        }
+                        Done::Many(mut outcomes) => {
+                            over += outcomes.len();
+                            done.append(&mut outcomes);
+                        }
                     }
                     // What is ready too goes along.
                     next = running.next().now_or_never().flatten();
                 }
+                inbox.open.fetch_sub(over, Ordering::Relaxed);
                 inbox.post(&mut done);
             }
         }

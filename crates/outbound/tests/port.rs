@@ -5,11 +5,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use veche_calls::{Call, CallId, FaultKind, Outcome, Reply, Resolve};
-use veche_outbound::{Outbound, Port};
+use veche_outbound::{CALLS_MAX, Outbound, Port};
 
 const LONG: Duration = Duration::from_secs(20);
 
 struct Bench {
+    outbound: Outbound,
     port: Port,
     woken: Receiver<()>,
 }
@@ -17,8 +18,14 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (wake, woken) = channel();
-        let port = Outbound::default().port(move || wake.send(()).expect("somebody listens"));
-        Self { port, woken }
+        let outbound = Outbound::default();
+        // Nobody listens once the test is over.
+        let port = outbound.port(move || _ = wake.send(()));
+        Self {
+            outbound,
+            port,
+            woken,
+        }
     }
 
     fn resolve(&mut self, token: u64, host: &str) {
@@ -84,21 +91,72 @@ fn each_batch_wakes_at_most_once_until_it_is_taken() {
 }
 
 #[test]
-fn a_port_that_is_gone_is_no_trouble() {
+fn a_port_that_is_gone_holds_up_no_other() {
     let mut bench = Bench::new();
-    bench.resolve(1, "127.0.0.1");
+    let (wake, woken) = channel();
+    let mut other = bench
+        .outbound
+        .port(move || wake.send(()).expect("somebody listens"));
+    for token in 0..100 {
+        bench.resolve(token, "localhost");
+    }
     bench.port.flush();
-    bench.outcomes(1);
-    let outbound = Outbound::default();
-    let mut other = outbound.port(|| {});
-    other.submit(
-        CallId { app: 0, token: 1 },
-        Call::Resolve(Resolve {
-            host: "localhost".to_owned(),
-            timeout: LONG,
-        }),
-    );
+    // Its calls are under way, and their outcomes lead nowhere.
+    drop(std::mem::replace(
+        &mut bench.port,
+        bench.outbound.port(|| {}),
+    ));
+    let call = Call::Resolve(Resolve {
+        host: "127.0.0.1".to_owned(),
+        timeout: LONG,
+    });
+    let id = CallId { app: 8, token: 1 };
+    other.submit(id, call);
     other.flush();
-    drop(other);
-    drop(outbound);
+    woken.recv_timeout(LONG).expect("a wake");
+    let mut outcomes = Vec::new();
+    other.take(&mut outcomes);
+    assert_eq!(outcomes.len(), 1);
+    assert!(outcomes[0].0 == id && outcomes[0].1.is_ok(), "{outcomes:?}");
+}
+
+#[test]
+fn calls_beyond_the_limit_are_refused_and_nothing_else_is() {
+    let mut bench = Bench::new();
+    let most = CALLS_MAX as u64;
+    for token in 0..most + 2 {
+        bench.resolve(token, "127.0.0.1");
+    }
+    bench.port.flush();
+    let outcomes = bench.outcomes(CALLS_MAX + 2);
+    let refused: Vec<u64> = outcomes
+        .iter()
+        .filter(|(_, outcome)| {
+            let fault = outcome.as_ref().err();
+            fault.is_some_and(|fault| fault.kind == FaultKind::PoolFull)
+        })
+        .map(|(id, _)| id.token)
+        .collect();
+    assert_eq!(refused, [most, most + 1]);
+    // Once they are over there is room again, also for those that were cancelled.
+    for token in 0..most {
+        bench.resolve(token, "127.0.0.1");
+        bench.port.cancel(CallId { app: 7, token });
+    }
+    bench.port.flush();
+    let pause = Duration::from_millis(20);
+    let mut attempts = 0;
+    loop {
+        bench.resolve(most + attempts, "127.0.0.1");
+        bench.port.flush();
+        std::thread::sleep(pause);
+        let mut outcomes = Vec::new();
+        bench.port.take(&mut outcomes);
+        let last = outcomes.iter().find(|(id, _)| id.token >= most);
+        if last.is_some_and(|(_, outcome)| outcome.is_ok()) {
+            break;
+        }
+        attempts += 1;
+        assert!(attempts < 500, "there is never room again");
+    }
 }

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use mlua::{Function, Lua};
+use veche_types::codes::CloseCode;
 
 use self::handler::HANDLERS;
 pub use self::handler::Handler;
@@ -46,8 +47,6 @@ const SLOW_TICKS: u64 = 2;
 /// What a call says that could not begin.
 const OVER_MEMORY: &str = "not enough memory: the application is over its limit";
 
-/// How a connection to another server is closed that there is no memory for (RFC 6455, section 7.4.1).
-const FAILED: u16 = 1011;
 /// How the line of a failed `app.start` begins.
 pub(crate) const START_FAILED: &str = "app.start failed: ";
 
@@ -207,7 +206,8 @@ impl Vm {
         if !is_busy && self.gate.is_none() && !self.has_room() {
             self.end_of(id, Handler::Message, Failure::told(OVER_MEMORY));
             if is_client {
-                self.desk.close(id, FAILED, "not enough memory");
+                let (code, reason) = CloseCode::OutOfMemory.parts();
+                self.desk.close(id, code, reason);
             }
             return Progress::Done;
         }

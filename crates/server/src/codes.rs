@@ -7,6 +7,7 @@
 mod centrifuge;
 mod closes;
 mod errors;
+mod row;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,38 +16,12 @@ use std::path::{Path, PathBuf};
 
 use veche_proto::http::Status;
 use veche_proto::websocket;
+use veche_types::codes::{self, CloseCode, Place};
 
 use crate::generated_page::assert_page_is_current;
 use closes::{CLOSES, SILENT};
 use errors::{ERRORS, STATUSES, UNSAID};
-
-/// One way to be sent away.
-struct Row {
-    code: u16,
-    /// As a source has them; where they differ from time to time, their beginning.
-    words: &'static str,
-    when: &'static str,
-    /// Names of directives, with their sections; empty: nothing changes it.
-    settings: &'static [&'static str],
-    /// On `/metrics`, without labels.
-    metric: &'static str,
-}
-
-const fn row(
-    code: u16,
-    words: &'static str,
-    when: &'static str,
-    settings: &'static [&'static str],
-    metric: &'static str,
-) -> Row {
-    Row {
-        code,
-        words,
-        when,
-        settings,
-        metric,
-    }
-}
+use row::Row;
 
 fn every() -> impl Iterator<Item = &'static Row> {
     let of_centrifuge = [centrifuge::CLOSES, centrifuge::ERRORS];
@@ -61,6 +36,7 @@ fn page() -> String {
          with is its own.\n\nThis page is written by a test that holds it against the code; \
          `VECHE_BLESS=1 cargo test -p veche reference` writes it anew.\n",
     );
+    write_table(&mut page);
     for (title, text, first, rows) in [
         (
             "Close codes of WebSockets",
@@ -123,6 +99,41 @@ fn page() -> String {
     page
 }
 
+/// Writes the table of all codes.
+fn write_table(page: &mut String) {
+    page.push_str(
+        "\n## All codes\n\nA code without a text is sent with one of those that the sections below list. \
+         *Again* is yes where a client connects, subscribes or sends its command again by itself.\n\n\
+         | code | name | text | meaning | again | used in |\n|---|---|---|---|---|---|\n",
+    );
+    for code in codes::all() {
+        let meaning: Vec<&str> = code.meaning.iter().map(|part| part.trim()).collect();
+        let again = match code.is_retried {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "",
+        };
+        let places: Vec<&str> = code.places.iter().map(|place| place_name(*place)).collect();
+        let (number, name, text) = (code.number, code.name, code.text);
+        let (meaning, places) = (meaning.join(" "), places.join(", "));
+        let _ = writeln!(
+            page,
+            "| {number} | {name} | {text} | {meaning} | {again} | {places} |"
+        );
+    }
+}
+
+fn place_name(place: Place) -> &'static str {
+    match place {
+        Place::WebSocket => "WebSocket close",
+        Place::CentrifugeDisconnect => "Centrifugo's protocol: close",
+        Place::CentrifugeUnsubscribe => "Centrifugo's protocol: end of a subscription",
+        Place::CentrifugeError => "Centrifugo's protocol: error of a command",
+        Place::Api => "error of the API",
+        Place::Exit => "exit code of a command",
+    }
+}
+
 fn cells(row: &Row, is_unsaid: bool) -> Vec<String> {
     let link = |setting: &&str| {
         let (_, name) = setting.split_once('.').expect("a section and a name");
@@ -152,6 +163,7 @@ fn sources() -> Vec<String> {
     let mut folders: Vec<PathBuf> = [
         "centrifuge/src",
         "frontends/src",
+        "types/src",
         "proto/src",
         "apps/src",
         "server/src/worker",
@@ -218,14 +230,13 @@ fn every_code_of_the_code_is_on_the_page() {
             );
         }
     }
-    let closes = include_str!("../../frontends/src/context/close.rs");
-    for code in closes.split(": (u16, &str) = (").skip(1) {
-        let (code, words) = code.split_once(", \"").expect("a code and its words");
-        let words = words.split('"').next().unwrap_or_default();
+    // A code without a text has one for each case.
+    for code in CloseCode::ALL {
+        let is_for_clients = code.row().is_retried.is_some() && !code.words().is_empty();
         let is_there = CLOSES
             .iter()
-            .any(|row| (row.code.to_string(), row.words) == (code.to_owned(), words));
-        assert!(is_there, "{code} {words:?} has no row");
+            .any(|row| (row.code, row.words) == code.parts());
+        assert!(!is_for_clients || is_there, "{code:?} has no row");
     }
     // What breaks the protocol; the frame that only servers could get wrong is not for clients.
     let errors = include_str!("../../proto/src/websocket/error.rs");
@@ -250,15 +261,6 @@ fn status_called(name: &str) -> Option<Status> {
         .parse()
         .ok()
         .map(Status)
-}
-
-#[test]
-fn codes_of_centrifugo_s_protocol_have_their_own_words() {
-    let source = include_str!("../../centrifuge/src/codes.rs");
-    for row in centrifuge::CLOSES.iter().chain(centrifuge::ERRORS) {
-        let declared = format!(" = {} {:?},", row.code, row.words);
-        assert!(source.contains(&declared), "there is no{declared}");
-    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod calls;
 mod certificates;
 mod events;
 mod front;
+mod histogram;
 mod history;
 mod hooks;
 mod identity;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -33,9 +34,9 @@ use veche_jwt::Refusal;
 use veche_outbound::Outbound;
 use veche_store::Store;
 
-use crate::asking::Latency;
 use crate::common::Common;
 use crate::dev::Dev;
+use histogram::NoExemplar;
 
 /// The process as the front ends ask it.
 pub(crate) struct Report {
@@ -132,16 +133,6 @@ impl fmt::Debug for Workers {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Workers({})", self.0.stats.len())
     }
-}
-
-/// The histogram has no exemplars; the library wants to know what labels they don't have.
-type NoExemplar = [(&'static str, &'static str); 0];
-
-/// Writes how long answers took.
-fn histogram(mut metric: MetricEncoder<'_>, latency: &Latency) -> fmt::Result {
-    let buckets = latency.buckets();
-    let count = buckets.iter().map(|(_, count)| count).sum();
-    metric.encode_histogram::<NoExemplar>(latency.sum(), count, &buckets, None)
 }
 
 type Read = fn(&Stats) -> &Cell;

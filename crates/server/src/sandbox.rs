@@ -457,7 +457,9 @@ mod tests {
                 let line = format!("{what}: false");
                 assert!(said.contains(&line), "{line} not in\n{said}");
             } else {
-                eprintln!("SKIPPED: {part}: this kernel does not enforce it");
+                // Past the harness, which shows nothing of a test that passes.
+                let line = format!("\nSKIPPED in part: {part}: this kernel does not enforce it\n");
+                let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
             }
         }
         for (what, works) in [

@@ -1,5 +1,11 @@
 //! House checks: what reviewers would otherwise have to look for. Each failure names the file and what to do.
 
+#[path = "tidy/callers.rs"]
+mod callers;
+#[path = "tidy/codes.rs"]
+mod codes;
+#[path = "tidy/imports.rs"]
+mod imports;
 #[path = "tidy/layers.rs"]
 mod layers;
 
@@ -20,7 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-logging", &["veche-files", "veche-terminal"]),
     ("veche-tls", &["veche-files"]),
     ("veche-proto", &["veche-types"]),
-    ("veche-centrifuge", &[]),
+    ("veche-centrifuge", &["veche-types"]),
     ("veche-nodes", &["veche-types"]),
     ("veche-hub", &["veche-nodes", "veche-types"]),
     ("veche-store", &["veche-files"]),

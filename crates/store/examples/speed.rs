@@ -6,14 +6,18 @@
 //!
 //! With a second argument only what has it in its name is measured. Rows are visits as examples/highload-cup has them: about eleven for each user, in no order.
 
+#[path = "../../../tests/now.rs"]
+mod now;
+
 use std::io::{BufWriter, Write as _};
 use std::sync::Arc;
-use std::time::Instant;
 
 use veche_store::Store;
 use veche_store::table::{
     Cell, Clocks, Draft, Format, Given, LoadOptions, Put, ScanOptions, Table,
 };
+
+use now::now;
 
 /// A generator of numbers that are spread well enough (splitmix64).
 struct Random(u64);
@@ -26,14 +30,6 @@ impl Random {
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ mixed >> 31) % most
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a program that measures reads the clock"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// The least of some runs of `each`, in microseconds for one of `count`.

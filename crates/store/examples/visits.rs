@@ -8,6 +8,9 @@
 //! With a second argument it also saves the table to that file and loads it again. A file that ends with .table is loaded
 //! as such.
 
+#[path = "../../../tests/now.rs"]
+mod now;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +18,7 @@ use std::time::Duration;
 use veche_store::Store;
 use veche_store::table::{Clocks, Draft, Format, Job, LoadOptions, Table};
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a program that measures reads the clock"
-)]
-fn now() -> std::time::Instant {
-    std::time::Instant::now()
-}
+use now::now;
 
 /// A figure of /proc/self/status, in megabytes.
 fn status(name: &str) -> f64 {

@@ -191,6 +191,19 @@ pub fn masked_text(text: &str) -> String {
     }
 }
 
+/// Masks the URLs of a line as [`masked_text`] does; each is in quotes, or the only one of the line.
+#[must_use]
+pub fn masked_urls(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    for (index, piece) in line.split('"').enumerate() {
+        if index > 0 {
+            shown.push('"');
+        }
+        shown.push_str(&masked_text(piece));
+    }
+    shown
+}
+
 /// A found value on one line, as it would be written; a URL without its secrets.
 #[must_use]
 pub fn describe(found: &DeValue<'_>) -> String {

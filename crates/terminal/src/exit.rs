@@ -2,85 +2,20 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::process::ExitCode;
+
+pub use veche_types::codes::Exit;
 
 use crate::colours::Colours;
 use crate::problems::Report;
-
-/// The exit codes, which scripts rely on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// The command did what it was asked
-    Ok = 0,
-    /// A configuration or a test has problems
-    Config = 1,
-    /// The command line makes no sense
-    Usage = 2,
-    /// No server answers
-    NoServer = 3,
-    /// The server answered with an error
-    Refused = 4,
-    /// The system refused something
-    Failed = 5,
-    /// The server outlasted the wait for its end
-    TimedOut = 6,
-    /// The server was killed before its drain was done
-    Killed = 7,
-    /// A run of the load tester went wrong in part
-    Errors = 8,
-    /// A run of the load tester was interrupted
-    Interrupted = 130,
-}
-
-/// Each code with its meaning.
-pub const CODES: [(Exit, &str); 10] = [
-    (Exit::Ok, "done"),
-    (
-        Exit::Config,
-        "the configuration has errors or cannot be read; test: a test has failed",
-    ),
-    (Exit::Usage, "the command line is invalid"),
-    (Exit::NoServer, "no server answers"),
-    (
-        Exit::Refused,
-        "the server answered with an error, for one push at least if there were several",
-    ),
-    (
-        Exit::Failed,
-        "a system error: an address in use, a full disk, a missing permission",
-    ),
-    (
-        Exit::TimedOut,
-        "the server was still running after the wait",
-    ),
-    (
-        Exit::Killed,
-        "serve: the server was killed before its drain was done (a second signal, stop --now, the end of drain_time), so connections may have been cut",
-    ),
-    (
-        Exit::Errors,
-        "bench: the report has errors, or a scenario broke a promise",
-    ),
-    (
-        Exit::Interrupted,
-        "bench: a signal ended the run; the report covers the time until then",
-    ),
-];
 
 /// The codes as `--help` shows them.
 #[must_use]
 pub fn table() -> String {
     let mut table = String::from("Exit codes:");
-    for (exit, meaning) in CODES {
-        table += &format!("\n  {}  {meaning}", exit as u8);
+    for exit in Exit::ALL {
+        table += &format!("\n  {}  {}", exit.code(), exit.words());
     }
     table
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
-    }
 }
 
 /// Why a command could not do what it was asked.

@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod codes;
+
 mod id;
 mod message;
 mod payload;

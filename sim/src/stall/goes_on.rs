@@ -6,10 +6,10 @@ use fastrand::Rng;
 
 use super::{Concerned, Still};
 use crate::action::Action;
+use crate::carrier::Carrier;
 use crate::channels::{CHANNELS, COMMON, Kind};
-use crate::client::Phase;
 use crate::failure::{Check, promise};
-use crate::one_way::Carrier;
+use crate::phase::Phase;
 use crate::seen::Event;
 use crate::setup::pick;
 use crate::world::World;

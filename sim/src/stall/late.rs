@@ -7,8 +7,8 @@ use fastrand::Rng;
 use super::WAITING_MAX;
 use crate::action::Action;
 use crate::channels::{CHANNELS, COMMON, Kind};
-use crate::client::Phase;
 use crate::failure::{Check, promise};
+use crate::phase::Phase;
 use crate::seen::Event;
 use crate::world::World;
 

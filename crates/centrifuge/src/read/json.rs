@@ -9,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Draft, ENTRIES_MAX};
+use super::draft::{Draft, ENTRIES_MAX};
 use crate::{Data, Emulation, Malformed, Request, Secret, ServerSub, StreamPosition};
 
 /// What is left of a message.

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
+use super::draft::{Draft, ENTRIES_MAX};
 use super::wire::{self, Value};
-use super::{Draft, ENTRIES_MAX};
 use crate::{
     ChannelRequest, ConnectRequest, Data, Emulation, HistoryRequest, Malformed, PublishRequest,
     RefreshRequest, Request, RpcRequest, Secret, SendRequest, ServerSub, StreamPosition,

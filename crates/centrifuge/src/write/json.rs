@@ -5,7 +5,7 @@ use std::io;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Fields, Message};
+use super::fields::{Fields, Message};
 use crate::{Data, Delta};
 
 /// Appends a message as an object.
@@ -46,6 +46,13 @@ pub(crate) fn data(out: &mut Vec<u8>, data: Data<'_>, delta: Delta) {
             string(Quoted(out), text);
             out.push(b'"');
         }
+    }
+}
+
+impl Data<'_> {
+    /// Appends what JSON clients get as `data`.
+    pub fn write_json(self, out: &mut Vec<u8>) {
+        data(out, self, Delta::Off);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Answers that may be long, written part by part: the same bytes as [`Encoding::write_reply`] makes of them at once.
 
-use super::{Fields, json, protobuf};
+use super::fields::Fields;
+use super::{json, protobuf};
 use crate::{ClientInfo, Encoding, Outcome, Publication, Reply};
 
 /// One of many in a long answer.

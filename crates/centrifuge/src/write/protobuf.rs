@@ -1,7 +1,7 @@
 //! Messages as Protobuf. A message stands behind its length, so its size is counted first, by the same telling of its
 //! fields: that costs a few additions per field, and no buffer.
 
-use super::{Fields, Message};
+use super::fields::{Fields, Message};
 use crate::{Data, Delta};
 
 const VARINT: u32 = 0;

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::{Checker, parse_url, text};
+use super::{Checker, text};
 use crate::acme::{Acme, Ordered};
-use crate::names::parse_host;
+use crate::names::{parse_host, parse_url};
 use crate::raw::Table;
 
 /// The most names of one certificate; more is refused by the authorities there are.

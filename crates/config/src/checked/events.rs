@@ -2,8 +2,9 @@
 
 use veche_hub::Told;
 
-use super::identity::{duration, is_near, number, parse_url};
+use super::identity::{duration, is_near, number};
 use super::{Checker, text};
+use crate::names::parse_url;
 use crate::raw::Table;
 use crate::types::{Events, Namespace};
 use crate::value::Value;

@@ -5,10 +5,10 @@ use veche_frontends::hooks::Kind;
 use veche_hub::{Publishing, Subscribing};
 use veche_terminal::nearest_hint;
 
-use super::identity::{duration, is_near, number, parse_url};
+use super::identity::{duration, is_near, number};
 use super::{Checker, text};
 use crate::hooks::{Hooks, RouteHook, RouteHooks};
-use crate::names::parse_header_name;
+use crate::names::{parse_header_name, parse_url};
 use crate::raw::Table;
 use crate::types::{Handler, Namespace, Route};
 use crate::value::Value;

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use url::Url;
-use veche_calls::{SecretUrl, masked};
+use veche_calls::SecretUrl;
 use veche_frontends::identity::token::Place;
 use veche_jwt::Rules;
 
 use super::{Checker, list, text, word};
 use crate::directives::{Default, Section};
 use crate::identity::{IdentityHook, Jwt, KeySource, Previous, Published, short_secret};
-use crate::names::{Identity, parse_header_name, parse_place};
+use crate::names::{Identity, parse_header_name, parse_place, parse_url};
 use crate::raw::Table;
 use crate::types::{Handler, Route};
 use crate::value::Value;
@@ -230,21 +230,6 @@ impl Checker<'_> {
 
 fn sources() -> String {
     SOURCES.map(|name| format!("{name:?}")).join(", ")
-}
-
-/// A URL that the HTTP client takes.
-pub(crate) fn parse_url(text: &str) -> Result<SecretUrl, String> {
-    let shown = masked(text);
-    let url = Url::parse(text).map_err(|why| format!("{shown:?} is no URL: {why}"))?;
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(format!(
-            "a URL begins with http:// or https://, found {shown:?}"
-        ));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("name and password don't belong into a URL".to_owned());
-    }
-    Ok(SecretUrl::new(url.into()))
 }
 
 /// Whether a URL leads to this machine.

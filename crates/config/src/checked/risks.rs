@@ -1,12 +1,13 @@
 //! What is allowed, and dangerous together: told as warnings.
 
 use veche_frontends::identity::token::Place;
+use veche_terminal::format_duration;
 
 use super::{Checker, list};
-use crate::identity::Jwt;
+use crate::identity::{IdentityHook, Jwt};
 use crate::names::{Identity, OriginRule};
 use crate::raw::Table;
-use crate::types::{Admin, Api, Role, Route};
+use crate::types::{Admin, Api, Limits, Role, Route};
 
 impl Checker<'_> {
     /// Pages of any site may connect, and the browser itself shows who its user is.
@@ -41,6 +42,29 @@ impl Checker<'_> {
                     format!("origins: with \"*\" a page of any site connects as its visitor: the browser adds {shown} by itself; name the sites"),
                 );
             }
+        }
+    }
+
+    /// The handshake is over before the back end has to answer.
+    pub(super) fn slow_hook(
+        &mut self,
+        table: &Table,
+        hook: Option<&IdentityHook>,
+        routes: &[Option<Route>],
+        limits: &Limits,
+    ) {
+        let is_asked = routes.iter().flatten().any(|route| {
+            let identity = route.handler.identity();
+            matches!(identity, Some(Identity::Hook(_)))
+        });
+        if is_asked && hook.is_some_and(|hook| hook.timeout >= limits.handshake_timeout) {
+            self.warn(
+                table.value_at("timeout"),
+                format!(
+                    "timeout: a handshake may last {} (limits.handshake_timeout), the back end's answer included: take less for the answer",
+                    format_duration(limits.handshake_timeout)
+                ),
+            );
         }
     }
 

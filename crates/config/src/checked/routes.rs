@@ -14,7 +14,7 @@ use crate::directives::methods_listed;
 use crate::hooks::RouteHooks;
 use crate::names::{ChannelPattern, Identity, METHODS, MethodSet, OriginRule, RoutePath, Segment};
 use crate::raw::Table;
-use crate::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket};
+use crate::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket, listeners_called};
 use crate::value::Value;
 
 /// What a route would serve. Known of routes with a problem elsewhere too, so that one in another's way is told at once.
@@ -480,27 +480,6 @@ impl Checker<'_> {
             }
         }
     }
-}
-
-/// The places of the listeners with that name, or else with that role.
-pub(crate) fn listeners_called<'l>(
-    listen: &str,
-    listeners: impl Iterator<Item = (Option<&'l str>, Option<Role>)>,
-) -> Vec<usize> {
-    let role = match listen {
-        "public" => Some(Role::Public),
-        "internal" => Some(Role::Internal),
-        _ => None,
-    };
-    let wanted = |(name, its_role): (Option<&str>, Option<Role>)| match role {
-        Some(_) => its_role == role,
-        None => name == Some(listen),
-    };
-    listeners
-        .enumerate()
-        .filter(|(_, listener)| wanted(*listener))
-        .map(|(index, _)| index)
-        .collect()
 }
 
 fn did_you_mean_method(found: &str) -> String {

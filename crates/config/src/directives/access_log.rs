@@ -1,10 +1,10 @@
 //! The rows of `[access_log]`.
 
-use super::{Change, Default, Directive, KEEP, ROTATE, Section};
+use super::row::{Default, Directive, KEEP, ROTATE, Section};
 use crate::value::Kind;
 
 pub(super) static ACCESS_LOG: &[Directive] = &[
-    row(
+    Section::AccessLog.row(
         "file",
         Kind::Text {
             expected: "the path of a file",
@@ -12,7 +12,7 @@ pub(super) static ACCESS_LOG: &[Directive] = &[
         Default::Unset("there is no access log"),
         "The file to append to. Its folder has to exist. SIGUSR1 reopens it.",
     ),
-    row(
+    Section::AccessLog.row(
         "format",
         Kind::Text {
             expected: "\"text\", \"json\" or a template with $fields",
@@ -20,40 +20,28 @@ pub(super) static ACCESS_LOG: &[Directive] = &[
         Default::Toml("\"text\""),
         "The format of a line: `\"text\"`, which begins like the combined format of nginx and Apache, `\"json\"`, one object per line, or a template such as `\"$time_iso8601 $remote_addr $uri $status\"` with [these fields](access-log.md). None has the query, which may carry tokens.",
     ),
-    row(
+    Section::AccessLog.row(
         "sample",
         Kind::Share,
         Default::Toml("1.0"),
         "The fraction of requests and sessions that is written, above 0 and at most 1; chosen at random when they begin.",
     ),
-    row(
+    Section::AccessLog.row(
         "internal",
         Kind::Flag { words: &[] },
         Default::Toml("false"),
         "Whether requests on internal listeners are written too: pushes of the back end, health checks, scrapes.",
     ),
-    row(
+    Section::AccessLog.row(
         "rotate",
         ROTATE,
         Default::Unset("the file grows"),
         "As `log_rotate` of `[server]`.",
     ),
-    row(
+    Section::AccessLog.row(
         "keep",
         KEEP,
         Default::Toml("8"),
         "How many old files `rotate` leaves.",
     ),
 ];
-
-const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
-    Directive {
-        section: Section::AccessLog,
-        name,
-        kind,
-        default,
-        handlers: &[],
-        change: Change::Reload,
-        doc,
-    }
-}

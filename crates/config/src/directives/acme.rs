@@ -1,6 +1,6 @@
 //! The rows of `[acme]`.
 
-use super::{Change, Default, Directive, Section};
+use super::row::{Change, Default, Directive, Section};
 use crate::value::Kind;
 
 pub(super) static ACME: &[Directive] = &[

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Change, Default, Directive, Section, seconds};
+use super::row::{Default, Directive, Section, seconds};
 use crate::value::Kind;
 
 /// What `script` is made of.
@@ -34,7 +34,7 @@ pub(super) const FILES: Kind = Kind::Text {
 };
 
 pub(super) static APP: &[Directive] = &[
-    row(
+    Section::App.row(
         "name",
         Kind::Text {
             expected: "a name of letters, digits, \"-\" and \"_\"",
@@ -42,52 +42,40 @@ pub(super) static APP: &[Directive] = &[
         Default::Required,
         "The name used by routes and the log. Unique among apps.",
     ),
-    row(
+    Section::App.row(
         "script",
         SCRIPT,
         Default::Required,
         "The Lua file to run. Modules are loaded from its folder.",
     ),
-    row(
+    Section::App.row(
         "memory",
         MEMORY,
         Default::Toml("\"64MiB\""),
         "The memory of the script in one worker. Beyond it an allocation fails with an error, which ends the handler.",
     ),
-    row(
+    Section::App.row(
         "cpu_budget",
         CPU_BUDGET,
         Default::Toml("\"20ms\""),
         "The CPU time of a handler between two waits. Beyond it the handler is ended with an error, since all other connections of its worker wait meanwhile.",
     ),
-    row(
+    Section::App.row(
         "request_timeout",
         REQUEST_TIMEOUT,
         Default::Toml("\"1m\""),
         "The time limit of an HTTP handler until its answer, and between writes of a streamed answer. Beyond it the client gets 504, or the stream is aborted, and pending calls of the handler fail. It also applies to handlers that decide on commands of Centrifuge clients, which get error 100 then. `\"off\"` or `0`: no limit.",
     ),
-    row(
+    Section::App.row(
         "files",
         FILES,
         Default::Unset("no folder, and `veche.file` fails"),
         "The folder whose files the script may serve with `veche.file`; nothing outside of it is ever sent. Clients can request everything in it where they supply part of the path, so a folder that contains a file named by the configuration, such as the script, is refused.",
     ),
-    row(
+    Section::App.row(
         "options",
         Kind::Table,
         Default::Unset("an empty table"),
         "Options for the script, available as `veche.config`: any TOML, for example `{ greeting = \"hi\", rooms = [\"a\", \"b\"] }`. `veche config` prints them, so do not put secrets here.",
     ),
 ];
-
-const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
-    Directive {
-        section: Section::App,
-        name,
-        kind,
-        default,
-        handlers: &[],
-        change: Change::Reload,
-        doc,
-    }
-}

@@ -1,16 +1,16 @@
 //! The rows of `[events]`.
 
-use super::{Change, Default, Directive, Section, seconds};
+use super::row::{Default, Directive, Section, seconds};
 use crate::value::Kind;
 
 pub(super) static EVENTS: &[Directive] = &[
-    row(
+    Section::Events.row(
         "url",
         Kind::Text { expected: "a URL" },
         Default::Unset("nobody is told"),
         "The URL that receives events: batches of JSON by `POST`, one at a time and in order, each repeated until it is answered with 200 to 299. `events` of each `[[namespace]]` selects the events.",
     ),
-    row(
+    Section::Events.row(
         "app",
         Kind::Text {
             expected: "the name of an [[app]]",
@@ -18,13 +18,13 @@ pub(super) static EVENTS: &[Directive] = &[
         Default::Unset("no app is told"),
         "The `name` of the `[[app]]` whose handler `events` receives them too, or instead.",
     ),
-    row(
+    Section::Events.row(
         "secrets",
         Kind::Secrets,
         Default::Toml("[]"),
         "Secrets that sign each request, in `Veche-Signature: t=SECONDS,v1=HEX,v1=HEX`: HMAC-SHA256 of the seconds since 1970, a dot and the body. Written here, as `{ file = \"FILE\" }`, or as `{ env = \"NAME\" }`. Several permit replacing one. Never shown.",
     ),
-    row(
+    Section::Events.row(
         "timeout",
         Kind::Duration {
             min: std::time::Duration::from_millis(10),
@@ -34,7 +34,7 @@ pub(super) static EVENTS: &[Directive] = &[
         Default::Toml("\"5s\""),
         "The time limit for a batch; then it is repeated, first after half a second, at most every half minute.",
     ),
-    row(
+    Section::Events.row(
         "queue",
         Kind::Integer {
             min: 100,
@@ -44,7 +44,7 @@ pub(super) static EVENTS: &[Directive] = &[
         Default::Toml("10000"),
         "The number of events that may wait while the back end does not accept any. Further ones are lost: the next batch has their number, and `veche_events_lost_total` counts them.",
     ),
-    row(
+    Section::Events.row(
         "ca",
         Kind::Text {
             expected: "the path of a PEM file",
@@ -53,15 +53,3 @@ pub(super) static EVENTS: &[Directive] = &[
         "CA certificates that verify the back end behind `https`.",
     ),
 ];
-
-const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
-    Directive {
-        section: Section::Events,
-        name,
-        kind,
-        default,
-        handlers: &[],
-        change: Change::Reload,
-        doc,
-    }
-}

@@ -1,18 +1,19 @@
 //! The rows of `[history]`.
 
-use super::{Change, Default, Directive, Section, seconds};
+use super::row::{Default, Directive, Section, seconds};
 use crate::value::Kind;
 
 pub(super) static HISTORY: &[Directive] = &[
-    row(
+    Section::History.row(
         "path",
         Kind::Text {
             expected: "the path of a folder",
         },
         Default::Unset("history ends with the server process"),
         "The folder that stores history, so that a restart and `kill -9` lose none of it; created if its parent exists. Accessible to the server's user only, and to one server at a time. Publications with history are delivered and acknowledged when they are written. `veche upgrade` and `veche restart` are refused while it is set; stop and start the server instead.",
-    ),
-    row(
+    )
+    .at_restart(),
+    Section::History.row(
         "fsync",
         Kind::Every {
             min: std::time::Duration::from_millis(10),
@@ -21,17 +22,6 @@ pub(super) static HISTORY: &[Directive] = &[
         },
         Default::Toml("\"1s\""),
         "When written data is synced to the disk; until then the operating system has it. A killed process loses nothing in any case. `\"commit\"`: before each publication is delivered, which costs milliseconds; a power cut loses nothing. A time: at that interval; a power cut may lose that much. `\"never\"`: when the system decides.",
-    ),
+    )
+    .at_restart(),
 ];
-
-const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
-    Directive {
-        section: Section::History,
-        name,
-        kind,
-        default,
-        handlers: &[],
-        change: Change::Restart,
-        doc,
-    }
-}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::identity::{CONCURRENCY, COUNT};
-use super::{Change, Default, Directive, Section, seconds};
+use super::row::{Default, Directive, Section, seconds};
 use crate::value::Kind;
 
 const URL: Kind = Kind::Text { expected: "a URL" };
@@ -13,43 +13,43 @@ const NAMES: Kind = Kind::List {
 };
 
 pub(super) static HOOKS: &[Directive] = &[
-    row(
+    Section::Hooks.row(
         "connect",
         URL,
         Default::Unset("`identity` of the route determines users"),
         "The URL that decides on connections without a token and gives them channels. A client identified by its handshake keeps its user.",
     ),
-    row(
+    Section::Hooks.row(
         "refresh",
         URL,
         Default::Unset("clients show a new token"),
         "The URL that extends a connection whose `expire_at` has come, without involving the client. After an error it is asked again in a minute.",
     ),
-    row(
+    Section::Hooks.row(
         "subscribe",
         URL,
         Default::Unset("channels with `subscribe = \"hook\"` are an error, unless an app decides"),
         "The URL that decides on subscriptions in namespaces with `subscribe = \"hook\"`. A subscription token on a route with `identity = \"jwt\"` needs no decision.",
     ),
-    row(
+    Section::Hooks.row(
         "sub_refresh",
         URL,
         Default::Unset("clients show a new token"),
         "The URL that extends a subscription whose `expire_at` has come, as `refresh` does for connections.",
     ),
-    row(
+    Section::Hooks.row(
         "publish",
         URL,
         Default::Unset("channels with `publish = \"hook\"` are an error, unless an app decides"),
         "The URL that decides on publications in namespaces with `publish = \"hook\"`; it may replace their data.",
     ),
-    row(
+    Section::Hooks.row(
         "rpc",
         URL,
         Default::Unset("error 108"),
         "The URL that answers `rpc` commands.",
     ),
-    row(
+    Section::Hooks.row(
         "timeout",
         Kind::Duration {
             min: Duration::from_millis(1),
@@ -59,38 +59,38 @@ pub(super) static HOOKS: &[Directive] = &[
         Default::Toml("\"1s\""),
         "The time limit of a request; then the command gets error 100, which is temporary. SDKs wait for 5 seconds.",
     ),
-    row(
+    Section::Hooks.row(
         "secrets",
         Kind::Secrets,
         Default::Toml("[]"),
         "Secrets that sign each request, as those of `[events]` do: `Veche-Signature: t=SECONDS,v1=HEX,v1=HEX`.",
     ),
-    row(
+    Section::Hooks.row(
         "headers",
         NAMES,
         Default::Toml("[\"cookie\", \"authorization\"]"),
         "The headers of the client's handshake that are passed to the back end, and to an app that decides, with each request.",
     ),
-    row(
+    Section::Hooks.row(
         "client_headers",
         NAMES,
         Default::Unset("none"),
         "Headers that a client may send in its connect command (`headers` of the SDKs), since pages cannot set those of a WebSocket. Headers of the request itself take precedence. Never list a header that a proxy in front sets.",
     ),
-    row("concurrency", COUNT, Default::Toml("32"), CONCURRENCY),
-    row(
+    Section::Hooks.row("concurrency", COUNT, Default::Toml("32"), CONCURRENCY),
+    Section::Hooks.row(
         "waiting",
         COUNT,
         Default::Toml("4096"),
         "The maximum number of running and queued requests of one kind; further commands get error 100 at once. A request that has queued for 5 seconds, after which SDKs give up, gets error 100 too.",
     ),
-    row(
+    Section::Hooks.row(
         "failures",
         COUNT,
         Default::Toml("5"),
         "The number of failures within ten seconds after which requests of this kind pause for `pause`, if they outnumber the answers of that time; commands get error 100 at once then. A failure is a refused or broken connection, 502 or 503. Timeouts, and 504, count once per user, or per address of clients without one. After the pause a single request probes the back end.",
     ),
-    row(
+    Section::Hooks.row(
         "pause",
         Kind::Duration {
             min: Duration::from_millis(1),
@@ -100,7 +100,7 @@ pub(super) static HOOKS: &[Directive] = &[
         Default::Toml("\"10s\""),
         "See `failures`.",
     ),
-    row(
+    Section::Hooks.row(
         "ca",
         Kind::Text {
             expected: "the path of a PEM file",
@@ -109,15 +109,3 @@ pub(super) static HOOKS: &[Directive] = &[
         "CA certificates that verify the back end behind `https`.",
     ),
 ];
-
-const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
-    Directive {
-        section: Section::Hooks,
-        name,
-        kind,
-        default,
-        handlers: &[],
-        change: Change::Reload,
-        doc,
-    }
-}

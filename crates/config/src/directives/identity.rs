@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Change, Default, Directive, Section, seconds};
+use super::row::{Change, Default, Directive, Section, seconds};
 use crate::value::Kind;
 
 const FILE: Kind = Kind::Text {

@@ -1,7 +1,7 @@
 //! The rows of `[[route]]`.
 
 use super::app::{CPU_BUDGET, FILES, MEMORY, REQUEST_TIMEOUT, SCRIPT};
-use super::{
+use super::row::{
     APP_HANDLERS, Change, Default, Directive, HANDLERS, NETWORKS, PROTOCOL_HANDLERS, Section,
     WEBSOCKET_HANDLERS,
 };

@@ -1,14 +1,14 @@
 //! The rows of `[[service]]`.
 
 use super::app::{CPU_BUDGET, MEMORY, SCRIPT};
-use super::{Change, Default, Directive, Section};
+use super::row::{Default, Directive, Section};
 use crate::value::Kind;
 
 /// The most instances of one service.
 pub(super) const INSTANCES_MAX: u64 = 1024;
 
 pub(super) static SERVICE: &[Directive] = &[
-    row(
+    Section::Service.row(
         "name",
         Kind::Text {
             expected: "a name of letters, digits, \"-\" and \"_\"",
@@ -16,13 +16,13 @@ pub(super) static SERVICE: &[Directive] = &[
         Default::Required,
         "The name used by the log. Unique among services and apps.",
     ),
-    row(
+    Section::Service.row(
         "script",
         SCRIPT,
         Default::Required,
         "The Lua file to run. Modules are loaded from its folder.",
     ),
-    row(
+    Section::Service.row(
         "instances",
         Kind::Integer {
             min: 1,
@@ -32,7 +32,7 @@ pub(super) static SERVICE: &[Directive] = &[
         Default::Toml("1"),
         "The number of instances, each in a VM of its own and spread over the workers. `run` gets the number of its instance, from 1, and the number of instances.",
     ),
-    row(
+    Section::Service.row(
         "restart",
         Kind::Word {
             words: &["on-failure", "always", "never"],
@@ -41,34 +41,22 @@ pub(super) static SERVICE: &[Directive] = &[
         Default::Toml("\"on-failure\""),
         "When a service restarts. `\"on-failure\"`: after an error in a new VM, first after 200 ms, then with doubled delays up to 30 s; after a run of 30 s, from 200 ms again. When `run` has returned and everything that it started has ended, it is finished. `\"always\"`: it restarts then too. `\"never\"`: it does not restart.",
     ),
-    row(
+    Section::Service.row(
         "memory",
         MEMORY,
         Default::Toml("\"64MiB\""),
         "Per instance: see `memory` of `[[app]]`.",
     ),
-    row(
+    Section::Service.row(
         "cpu_budget",
         CPU_BUDGET,
         Default::Toml("\"20ms\""),
         "CPU time between two waits: see `cpu_budget` of `[[app]]`.",
     ),
-    row(
+    Section::Service.row(
         "options",
         Kind::Table,
         Default::Unset("an empty table"),
         "Options for the script: see `options` of `[[app]]`.",
     ),
 ];
-
-const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
-    Directive {
-        section: Section::Service,
-        name,
-        kind,
-        default,
-        handlers: &[],
-        change: Change::Reload,
-        doc,
-    }
-}

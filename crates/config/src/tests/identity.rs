@@ -334,3 +334,20 @@ fn passwords_are_not_sent_where_anybody_can_read_them() {
     let expected = "identity: \"pam:veche\": between the trusted proxies and 0.0.0.0:8080 passwords travel in plain text";
     assert!(found.contains(&expected), "{found:?}");
 }
+
+#[test]
+fn a_hook_that_may_outlast_the_handshake_is_warned_of() {
+    let hook = "http:http://127.0.0.1:3000/who";
+    for (identity, timeouts, is_warned) in [
+        (hook, "", false),
+        (hook, "[identity_hook]\ntimeout = \"9999ms\"\n", false),
+        (hook, "[identity_hook]\ntimeout = \"10s\"\n", true),
+        (hook, "[limits]\nhandshake_timeout = \"2s\"\n", true),
+        ("none", "[identity_hook]\ntimeout = \"10s\"\n", false),
+    ] {
+        let warnings = good(&format!("{}{timeouts}", route(identity))).warnings;
+        let shown: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        let is_there = shown.iter().any(|one| one.contains("a handshake may last"));
+        assert_eq!(is_there, is_warned, "{timeouts}: {shown:?}");
+    }
+}

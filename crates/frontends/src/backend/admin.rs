@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use veche_hub::ConnectionId;
 use veche_proto::http::{Head, Status};
+use veche_types::codes::ErrorCode;
 
-use crate::backend::PERMISSION_DENIED;
 use crate::backend::command::{self, BadCommand};
 use crate::context::guessing::Lock;
 use crate::context::origin::{self, Rule};
@@ -47,7 +47,11 @@ pub(crate) fn admit(
     let is_own = origin::admits(&[Rule::SameHost], head, is_tls);
     if !is_own || origin::is_from_elsewhere(head) {
         let why = "pages of other origins may not call this";
-        return Err(api_error::of_api(Status::FORBIDDEN, PERMISSION_DENIED, why));
+        return Err(api_error::of_api(
+            Status::FORBIDDEN,
+            ErrorCode::PermissionDenied,
+            why,
+        ));
     }
     match shared.site.is_admin(head) {
         true => Ok(()),

@@ -16,10 +16,11 @@ pub use direct::{Direct, DirectCall};
 use method::Method;
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::http::{Framing, Head, Method as Verb, Status};
+use veche_types::codes::ErrorCode;
 
 use crate::backend::admin::{self, Look};
 use crate::backend::command::BadCommand;
-use crate::backend::{BAD_REQUEST, Backend, Progress, Unwilling, status_of};
+use crate::backend::{Backend, Progress, Unwilling, status_of};
 use crate::context::guessing::Lock;
 use crate::context::publishing::Publisher;
 use crate::context::shared::Shared;
@@ -114,7 +115,11 @@ impl Call {
             head.framing != Framing::None || head.header_bytes("content-length").is_some();
         if head.method == Verb::Post && !has_body && method.takes_body() {
             let why = "this call takes a JSON object, with its Content-Length";
-            return Err(api_error::of_api(Status::LENGTH_REQUIRED, BAD_REQUEST, why));
+            return Err(api_error::of_api(
+                Status::LENGTH_REQUIRED,
+                ErrorCode::BadRequest,
+                why,
+            ));
         }
         match (method, &head.method) {
             (Method::Info, Verb::Get | Verb::Head) | (_, Verb::Post) => {}
@@ -125,10 +130,12 @@ impl Call {
                     "POST"
                 };
                 let why = format!("this call takes {allow}");
-                return Err(
-                    api_error::of_api(Status::METHOD_NOT_ALLOWED, BAD_REQUEST, &why)
-                        .with("Allow", allow),
-                );
+                return Err(api_error::of_api(
+                    Status::METHOD_NOT_ALLOWED,
+                    ErrorCode::BadRequest,
+                    &why,
+                )
+                .with("Allow", allow));
             }
         }
         Ok(Self {

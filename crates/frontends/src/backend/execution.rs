@@ -16,17 +16,16 @@ use veche_hub::{
     Outcome, Payload, PayloadRef, PublishOptions, Published, Question, Ticket,
 };
 use veche_proto::websocket::MessageKind;
+use veche_types::codes::{CloseCode, ErrorCode};
 
 use crate::backend::command::{
     BadCommand, Command, Inquiry, Instructing, Listing, Of, Target, Text,
 };
 use crate::context::blocks::{Block, NotBlocked};
 use crate::context::census::Census;
-use crate::context::close::BLOCKED;
 use crate::context::note::{Decision, NoteLevel};
 use crate::context::publishing::{Busy, Publisher};
 use crate::context::shared::Shared;
-use crate::http::api_error::{INTERNAL, LIMIT_EXCEEDED};
 pub(crate) use exchange::Exchange;
 pub use exchange::Shape;
 use exchange::{Content, UNCOUNTED};
@@ -264,12 +263,15 @@ impl Backend {
         let unwritten = match shared.process.block(block, shared.now.wall_ms / 1000) {
             Ok(()) => None,
             Err(full @ NotBlocked::TooMany) => {
-                self.refuse_with(LIMIT_EXCEEDED, &full.to_string());
+                self.refuse_with(ErrorCode::LimitExceeded, &full.to_string());
                 return Ok(Progress::Done);
             }
             Err(not_written @ NotBlocked::NotWritten(_)) => {
                 shared.process.trouble(&format!("block: {not_written}"));
-                Some(Content::Refused(INTERNAL, not_written.to_string()))
+                Some(Content::Refused(
+                    ErrorCode::Internal,
+                    not_written.to_string(),
+                ))
             }
         };
         let Block::User { user, .. } = block else {
@@ -278,7 +280,7 @@ impl Backend {
             return Ok(Progress::Done);
         };
         // In force by now: who comes after that is not let in.
-        let (code, reason) = BLOCKED;
+        let (code, reason) = CloseCode::Blocked.parts();
         let reason = Arc::from(reason);
         let closing = Instructing {
             user: Text(user.as_str().into()),
@@ -367,7 +369,7 @@ impl Backend {
     }
 
     /// Answers with an error.
-    pub fn refuse_with(&mut self, code: u32, why: &str) {
+    pub fn refuse_with(&mut self, code: ErrorCode, why: &str) {
         self.owe(None, 0, Content::Refused(code, why.to_owned()));
     }
 

@@ -8,9 +8,7 @@ pub(crate) mod lines;
 mod socket;
 
 pub(crate) use crate::http::api_error::status_of;
-pub use crate::http::api_error::{
-    BAD_REQUEST, METHOD_NOT_FOUND, PERMISSION_DENIED, UNAUTHORIZED, UNKNOWN_CHANNEL, write_error,
-};
+pub use crate::http::api_error::write_error;
 pub use api::{Direct, DirectCall};
 pub(crate) use execution::Exchange;
 pub use execution::{Backend, EXCHANGES_MAX, Progress, Shape, Unwilling};

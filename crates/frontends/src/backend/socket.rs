@@ -2,11 +2,11 @@
 
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::websocket::MessageKind;
+use veche_types::codes::CloseCode;
 
 use crate::backend::command;
 use crate::backend::{Backend, Progress, Shape};
 use crate::context::census::About;
-use crate::context::close::TOO_FAST;
 use crate::context::pace::Paced;
 use crate::context::session::{Context, Flow, Session};
 use crate::context::shared::Shared;
@@ -63,7 +63,7 @@ impl Session for Box<Backend> {
                 if cx.is_open {
                     shared.count_outpaced(cx.id);
                 }
-                return Flow::close(TOO_FAST);
+                return Flow::close(CloseCode::TooFast.parts());
             }
             _ => {}
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use veche_hub::{ConnectionId, Deed, Instruction};
+use veche_types::codes::CloseCode;
 
 use super::{Connection, Stage};
 use crate::context::journal::SlowKind;
@@ -73,7 +74,7 @@ impl Connection {
             format!("closed with 1013: it does not read what it is sent{user}"),
         );
         // What was written before stays: it is whole, it is within the budget, and the 101 may be among it.
-        let (code, reason) = crate::context::close::SLOW_CONSUMER;
+        let (code, reason) = CloseCode::SlowConsumer.parts();
         self.disconnect(id, code, reason, shared);
     }
 
@@ -103,7 +104,7 @@ impl Connection {
     pub(super) fn expired(&mut self, id: ConnectionId, shared: &mut Shared) {
         shared.stats.tokens_expired.add(1);
         shared.note(id, NoteLevel::Info, "closed: its token has expired");
-        let (code, reason) = crate::context::close::EXPIRED;
+        let (code, reason) = CloseCode::Expired.parts();
         self.disconnect(id, code, reason, shared);
     }
 

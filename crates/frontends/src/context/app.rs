@@ -19,12 +19,6 @@ pub const KEPT_MESSAGES_MAX: usize = 16;
 /// Once so many bytes of messages are kept, input waits: so much and one message more is kept at most.
 pub const KEPT_BYTES_HIGH: usize = 64 << 10;
 
-/// What [`Apps::closed`] is told where the peer's Close frame has no code (RFC 6455, section 7.1.5).
-pub const CLOSED_WITHOUT_CODE: u16 = 1005;
-
-/// What [`Apps::closed`] is told where the connection ended without any Close frame (RFC 6455, section 7.1.5).
-pub const CLOSED_ABNORMALLY: u16 = 1006;
-
 /// An answer, at once or later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<T> {

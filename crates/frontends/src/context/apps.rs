@@ -85,8 +85,8 @@ pub trait Apps: std::any::Any {
     /// sent to it any more.
     ///
     /// Code and reason are those of the peer's Close frame or of ours, whichever was first;
-    /// [`CLOSED_WITHOUT_CODE`](crate::app::CLOSED_WITHOUT_CODE); or
-    /// [`CLOSED_ABNORMALLY`](crate::app::CLOSED_ABNORMALLY) with our words for why.
+    /// [`CloseCode::NoCode`](veche_types::codes::CloseCode::NoCode); or
+    /// [`CloseCode::Abnormal`](veche_types::codes::CloseCode::Abnormal) with our words for why.
     fn closed(
         &mut self,
         app: AppId,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use veche_hub::ConnectionId;
 use veche_proto::http::{Head, Version};
 use veche_types::Now;
+use veche_types::codes::CloseCode;
 
-use crate::context::app::{CLOSED_ABNORMALLY, CLOSED_WITHOUT_CODE};
 use crate::context::route::Route;
 
 /// Longest text of each kind that is kept.
@@ -321,7 +321,7 @@ impl Journal {
         {
             session
                 .close_code
-                .get_or_insert(code.unwrap_or(CLOSED_WITHOUT_CODE));
+                .get_or_insert(code.unwrap_or(CloseCode::NoCode.code()));
         }
     }
 
@@ -341,7 +341,7 @@ impl Journal {
         entry.lasted_ms = self.now.mono_ms.saturating_sub(entry.began_ms);
         match &mut entry.session {
             Some(session) => {
-                session.close_code.get_or_insert(CLOSED_ABNORMALLY);
+                session.close_code.get_or_insert(CloseCode::Abnormal.code());
             }
             None => {
                 let written = entry.left + queued as u64;

@@ -2,12 +2,9 @@
 //!
 //! What is refused here is refused before anything of it is done: the same command may be sent again later.
 
-use crate::context::rate::{Rate, SharedMeter};
+use veche_types::codes::ErrorCode;
 
-/// Error code of the API for what is too fast.
-pub const TOO_MANY_REQUESTS: u32 = 111;
-/// Error code of the API for what the server has no memory for.
-pub const LIMIT_EXCEEDED: u32 = 106;
+use crate::context::rate::{Rate, SharedMeter};
 
 /// Which key a caller of the API has shown. Whoever has shown none is like all others who have not: push lines do not,
 /// and neither do callers on loopback where no key is asked for.
@@ -49,10 +46,10 @@ pub enum Busy {
 
 impl Busy {
     /// In the answers of the API.
-    pub fn code(self) -> u32 {
+    pub fn code(self) -> ErrorCode {
         match self {
-            Self::TooFast { .. } => TOO_MANY_REQUESTS,
-            Self::NoMemory => LIMIT_EXCEEDED,
+            Self::TooFast { .. } => ErrorCode::TooManyRequests,
+            Self::NoMemory => ErrorCode::LimitExceeded,
         }
     }
 }

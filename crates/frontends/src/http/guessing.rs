@@ -7,10 +7,10 @@ use std::net::IpAddr;
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{Head, Status};
+use veche_types::codes::ErrorCode;
 
 use crate::context::guessing::Lock;
 use crate::context::note::NoteLevel;
-use crate::context::publishing::TOO_MANY_REQUESTS;
 use crate::context::shared::Shared;
 use crate::context::site::api_keys;
 use crate::http::api_error::{self, unauthorized};
@@ -43,7 +43,7 @@ pub(crate) fn refuse(
         0 => unauthorized(),
         wait_ms => {
             let why = "too many wrong keys of this address";
-            api_error::of_api(Status::TOO_MANY_REQUESTS, TOO_MANY_REQUESTS, why)
+            api_error::of_api(Status::TOO_MANY_REQUESTS, ErrorCode::TooManyRequests, why)
                 .with("Retry-After", wait_ms.div_ceil(1_000).to_string())
                 .ending()
         }

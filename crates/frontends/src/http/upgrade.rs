@@ -10,8 +10,8 @@ use veche_proto::http::{Head, Status};
 use veche_proto::websocket::handshake::{self, Upgrade};
 use veche_proto::websocket::{self, Decoder};
 use veche_types::AppId;
+use veche_types::codes::CloseCode;
 
-use crate::context::close::{BLOCKED, DISCONNECTED};
 use crate::context::hears::Hears;
 use crate::context::identity::{Identity, Named, Unknown};
 use crate::context::note::{Decision, NoteLevel};
@@ -435,7 +435,7 @@ impl<S> Registration<S> {
     /// Lets the 101 go: the session is open.
     pub(crate) fn open(self, id: ConnectionId, shared: &mut Shared) -> Opened<S> {
         shared.stats.handshake(Handshake::Opened);
-        shared.answered(id, 101);
+        shared.answered(id, Status::SWITCHING_PROTOCOLS.0);
         shared.ports.outboxes.journal.opened(id);
         shared.stats.sessions.add(1);
         shared.ports.outboxes.release(id);
@@ -446,8 +446,8 @@ impl<S> Registration<S> {
         tell_open(id, shared);
         // Meanwhile: the call that closed the user's connections did not find this one yet.
         let end = self.user.as_deref().and_then(|user| match user {
-            user if shared.is_blocked(user) => Some(BLOCKED),
-            user if shared.is_ended_since(user, self.asked, "") => Some(DISCONNECTED),
+            user if shared.is_blocked(user) => Some(CloseCode::Blocked.parts()),
+            user if shared.is_ended_since(user, self.asked, "") => Some(CloseCode::Disconnected.parts()),
             _ => None,
         });
         if let Some((code, reason)) = end {

@@ -319,7 +319,8 @@ impl Outboxes {
     }
 
     /// Bytes that wait behind what is written.
-    pub fn backlog_bytes(&self, session: ConnectionId) -> usize {
+    #[cfg(test)]
+    pub(super) fn backlog_bytes(&self, session: ConnectionId) -> usize {
         self.backlogs.bytes(session.index)
     }
 }

@@ -73,14 +73,6 @@ impl Outboxes {
         Sending::Full
     }
 
-    /// Whether [`Outboxes::send`] would be refused: the session is over, or none that an application may send to.
-    pub fn is_refusing(&self, session: ConnectionId) -> bool {
-        let outbox = self.boxes.get(session.index as usize);
-        !outbox.is_some_and(|outbox| {
-            outbox.generation == session.generation && outbox.takes_messages()
-        })
-    }
-
     /// Above this an application is told that an outbox is full: before its client counts as too slow.
     fn bytes_high(&self) -> usize {
         ANSWERS_BYTES_HIGH.min(self.outbox_bytes_max / 2)

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_types::codes::CloseCode;
 
 use super::{Phase, Socket};
-use crate::context::app::CLOSED_ABNORMALLY;
 use crate::context::hooks::{QuestionId, Verdict};
 use crate::context::identity::Finding;
 use crate::context::note::Decision;
@@ -181,7 +181,7 @@ impl<S: Session> Socket<S> {
     /// The same where the transport is gone; without effect after a Close.
     pub(super) fn vanished(&self, id: ConnectionId, shared: &Shared) {
         if self.phase == Phase::Open && shared.ports.outboxes.takes_publications(id) {
-            self.parted(id, CLOSED_ABNORMALLY, "the connection was cut", shared);
+            self.parted(id, CloseCode::Abnormal.code(), "the connection was cut", shared);
         }
     }
 }

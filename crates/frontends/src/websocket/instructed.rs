@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use veche_hub::{ConnectionId, Deed, Instruction};
+use veche_types::codes::CloseCode;
 
 use super::Socket;
 use crate::context::session::Session;
@@ -27,7 +28,7 @@ impl<S: Session> Socket<S> {
             Deed::Refresh {
                 is_expired: true, ..
             } => {
-                let (code, reason) = crate::context::close::EXPIRED;
+                let (code, reason) = CloseCode::Expired.parts();
                 return self.close(id, code, reason, shared);
             }
             Deed::Refresh { expires_at_s, .. } => self.prolong(*expires_at_s),

@@ -13,10 +13,10 @@ use std::sync::Arc;
 pub(crate) use lease::GRACE_MS;
 pub use lease::NotRenewed;
 use veche_hub::ConnectionId;
-use veche_proto::websocket::{self, Codecs, Decoder, Event, Limits, Opcode, close};
+use veche_proto::websocket::{self, Codecs, Decoder, Event, Limits, Opcode};
 use veche_types::Now;
+use veche_types::codes::CloseCode;
 
-use crate::context::app::{CLOSED_ABNORMALLY, CLOSED_WITHOUT_CODE};
 use crate::context::census::About;
 use crate::context::identity::Lease;
 use crate::context::note::NoteLevel;
@@ -251,7 +251,7 @@ impl<S: Session> Socket<S> {
                 Event::Close { code, reason } => {
                     let reason = reason.to_owned();
                     self.answer_close(id, code, &reason, shared);
-                    self.over(id, code.unwrap_or(CLOSED_WITHOUT_CODE), &reason, shared);
+                    self.over(id, code.unwrap_or(CloseCode::NoCode.code()), &reason, shared);
                     Then::End
                 }
             };
@@ -379,7 +379,7 @@ impl<S: Session> Socket<S> {
 
     /// The client has spoken faster than its route allows, and is closed.
     fn outpaced(&mut self, id: ConnectionId, shared: &mut Shared) {
-        let (code, reason) = crate::context::close::TOO_FAST;
+        let (code, reason) = CloseCode::TooFast.parts();
         if self.begin_close(id, code, reason, shared) {
             shared.count_outpaced(id);
         }
@@ -458,7 +458,7 @@ impl<S: Session> Socket<S> {
         }
         self.vanished(id, shared);
         // Whoever knew a better reason has said it before.
-        self.over(id, CLOSED_ABNORMALLY, "", shared);
+        self.over(id, CloseCode::Abnormal.code(), "", shared);
     }
 
     /// The peer broke the protocol; all of its input is done with.
@@ -495,7 +495,7 @@ impl<S: Session> Socket<S> {
     /// RFC 6455, section 5.5.1: a Close is answered with the same code, unless ours is out already.
     fn answer_close(&self, id: ConnectionId, code: Option<u16>, reason: &str, shared: &mut Shared) {
         if self.phase == Phase::Open {
-            self.parted(id, code.unwrap_or(CLOSED_WITHOUT_CODE), reason, shared);
+            self.parted(id, code.unwrap_or(CloseCode::NoCode.code()), reason, shared);
             shared.ports.outboxes.close_frame(id, code, reason);
         }
     }
@@ -553,7 +553,7 @@ impl<S: Session> Socket<S> {
             return false;
         }
         if self.idle_deadline_ms(id, shared) <= shared.now.mono_ms {
-            let (code, reason) = crate::context::close::IDLE;
+            let (code, reason) = CloseCode::Idle.parts();
             self.close(id, code, reason, shared);
             return true;
         }
@@ -564,7 +564,7 @@ impl<S: Session> Socket<S> {
         if self.pinged {
             shared.stats.silent_closed.add(1);
             shared.note(id, NoteLevel::Info, "closed: no pong");
-            self.over(id, CLOSED_ABNORMALLY, "no pong", shared);
+            self.over(id, CloseCode::Abnormal.code(), "no pong", shared);
             return false;
         }
         self.pinged = true;
@@ -581,4 +581,4 @@ fn since(low_ms: u32, now: Now) -> u64 {
     now.mono_ms - u64::from((now.mono_ms as u32).wrapping_sub(low_ms)).min(now.mono_ms)
 }
 
-const _: () = assert!(close::TRY_AGAIN == crate::context::close::SLOW_CONSUMER.0);
+

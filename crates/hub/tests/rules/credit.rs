@@ -23,12 +23,12 @@ fn a_publication_without_credit_holds_up_no_other_channel() {
     node.publish_from(SOURCE, "near", &near);
     assert_eq!(node.hub.counts().stalled, 2);
     node.desk.credits[usize::from(NEAR.0)] = 1;
-    node.hub.credit_returned(&mut node.desk);
+    node.hub.sweep(0, &mut node.desk);
     assert_eq!(node.desk.delivered, ["near to 1"]);
     assert_eq!(node.hub.counts().stalled, 1);
     // The blocked one is still queued, once.
     node.desk.credits[usize::from(FAR.0)] = 9;
-    node.hub.credit_returned(&mut node.desk);
+    node.hub.sweep(0, &mut node.desk);
     assert_eq!(node.desk.delivered, ["near to 1", "far to 2"]);
     assert_eq!(node.hub.counts().stalled, 0);
 }
@@ -42,10 +42,10 @@ fn a_publication_retried_in_vain_keeps_its_lanes_reserved() {
     node.subscribe_from(NEAR, &near);
     node.publish_from(SOURCE, "first", &both);
     node.desk.credits[usize::from(NEAR.0)] = 1;
-    node.hub.credit_returned(&mut node.desk);
+    node.hub.sweep(0, &mut node.desk);
     assert_eq!(handed(&mut node, "thief", &near), Err(NoCredit));
     node.desk.credits[usize::from(FAR.0)] = 1;
-    node.hub.credit_returned(&mut node.desk);
+    node.hub.sweep(0, &mut node.desk);
     node.desk.credits[usize::from(NEAR.0)] = 1;
     assert_eq!(handed(&mut node, "honest", &near), TAKEN_BY_ONE);
     let delivered = ["first to 1", "first to 2", "honest to 1"];
@@ -65,7 +65,7 @@ fn lanes_of_wildcard_subscribers_are_reserved() {
     node.publish_from(SOURCE, "both", "news:1");
     assert_eq!(handed(&mut node, "thief", &near), Err(NoCredit));
     node.desk.credits[usize::from(FAR.0)] = 1;
-    node.hub.credit_returned(&mut node.desk);
+    node.hub.sweep(0, &mut node.desk);
     node.desk.delivered.sort();
     assert_eq!(node.desk.delivered, ["both to 1", "both to 2"]);
 }
@@ -115,18 +115,18 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
 
     // The first publication waits for two lanes, and reserves the one with credit.
     node.desk.credits[usize::from(NEAR.0)] = 1;
-    node.hub.credit_returned(&mut node.desk);
+    node.hub.sweep(0, &mut node.desk);
     assert!(node.desk.delivered.is_empty());
     assert_eq!(handed(&mut node, "thief", &chat), Err(NoCredit));
     node.desk.credits[usize::from(FAR.0)] = 1;
-    node.hub.credit_returned(&mut node.desk);
+    node.hub.sweep(0, &mut node.desk);
     node.desk.delivered.sort();
     assert_eq!(node.desk.delivered, ["a to 1", "a to 2"]);
     assert_eq!(node.hub.counts().stalled, 1);
 
     // Publications behind it with other lanes go on.
     node.desk.credits = [9; 4];
-    node.hub.credit_returned(&mut node.desk);
+    node.hub.sweep(0, &mut node.desk);
     let [far_only] = {
         let [_, _, third] = node.names("kept");
         [third]
@@ -139,7 +139,7 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     node.desk.delivered.clear();
     node.write_log();
     node.desk.credits[usize::from(NEAR.0)] = 1;
-    node.hub.credit_returned(&mut node.desk);
+    node.hub.sweep(0, &mut node.desk);
     assert_eq!(node.desk.delivered, ["d to 1"]);
 }
 

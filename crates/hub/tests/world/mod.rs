@@ -273,7 +273,7 @@ impl World {
             }
             90..92 => {
                 let (hub, mut port) = self.at(worker);
-                hub.credit_returned(&mut port);
+                hub.sweep(0, &mut port);
             }
             _ => {
                 let deliveries_max = random.usize(1..60);
@@ -297,7 +297,6 @@ impl World {
             for worker in self.workers() {
                 let deliveries_max = random.usize(1..200);
                 let (hub, mut port) = self.at(worker);
-                hub.credit_returned(&mut port);
                 is_quiet &= !hub.sweep(deliveries_max, &mut port);
                 is_quiet &= !self.publish_paused(worker);
                 is_quiet &= !self.write_log(worker);

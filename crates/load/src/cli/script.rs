@@ -11,8 +11,9 @@ use veche_net::descriptors;
 use veche_terminal::exit::{Exit, Failure};
 
 use super::options::ScriptArgs;
+use super::running::{deliver, interrupts, not_run, started, verdict};
 use super::screen::Line;
-use super::{deliver, interrupts, mask, not_run, plan, started, verdict};
+use super::{mask, plan};
 use crate::report::Report;
 use crate::report::model::Settings;
 use crate::run::{Around, run_script};

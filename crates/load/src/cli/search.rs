@@ -10,9 +10,9 @@ use crate::report::Report;
 use crate::report::model::{Search, SearchStep};
 
 use super::options::Common;
+use super::running::{deliver, measure, was_whole};
 use super::scenario::{Promise, judge_phase, rate_reached, show_time};
 use super::screen::Line;
-use super::{deliver, measure, was_whole};
 use veche_terminal::exit::{self, Exit, Failure};
 
 /// It ends where the rates that held and did not hold differ by at most this factor.

@@ -1,38 +1,20 @@
 //! Messages and their answers: as fast as they come back, or at a rate that does not wait for anybody.
 
-use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
 use super::expiry::Expiry;
 use super::flight::Flight;
+use super::load::Load;
+use super::load::TWICE_NS;
 use super::open_loop::OpenLoop;
-use super::think::{Think, Thinkers};
-use super::{Load, TWICE_NS};
+pub use super::plans::EchoPlan;
+use super::think::Thinkers;
 use crate::clock::{MILLISECOND, SECOND};
 use crate::engine::{Io, Net};
 use crate::pace::{Arrivals, Pace};
-use crate::payload::{Payload, PayloadPlan, Seen};
+use crate::payload::{Payload, Seen};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
-
-/// What an echo run sends, and when.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct EchoPlan {
-    /// The messages.
-    pub payload: PayloadPlan,
-    /// Closed loop: messages in flight on each connection.
-    pub inflight: u32,
-    /// Open loop: messages a second in all, whether answers come or not.
-    pub rate: Option<f64>,
-    /// What `rate` goes to, in a straight line over the measured time.
-    pub rate_to: Option<f64>,
-    /// How the messages of an open loop are spaced.
-    pub arrivals: Arrivals,
-    /// Closed loop: the pause between an answer and the next message.
-    pub think: Option<Think>,
-    /// Connections closed in good order a second in all, once their answers have come; each is opened again.
-    pub churn: Option<f64>,
-}
 
 /// One thread's part of an echo run.
 pub(crate) struct Echo {
@@ -322,7 +304,11 @@ impl Load for Echo {
         }
         if let Some(rate) = self.rate {
             let pace = Pace::starting(rate, start_ns, self.phase);
-            let pace = pace.ramping(self.rate_to, &io.net.plan);
+            let pace = pace.ramping(
+                self.rate_to,
+                io.net.plan.warmup_ns,
+                io.net.plan.duration_ns.unwrap_or(0),
+            );
             let pace = pace.arriving(self.arrivals, &mut io.net.rng);
             self.open_loop = Some(OpenLoop::new(pace));
             return;

@@ -9,16 +9,16 @@ mod retries;
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
-use super::Load;
+use super::load::Load;
 use super::open_loop::OpenLoop;
+pub use super::plans::FanoutPlan;
 use crate::client::{Expect, Response, says_error};
 use crate::clock::SECOND;
 use crate::engine::{Io, Net};
 use crate::ledger::{Books, Found, Note, Page, Sent};
-use crate::pace::{Arrivals, Pace};
+use crate::pace::Pace;
 use crate::payload::excerpt;
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
@@ -34,53 +34,6 @@ const DATA: &str = "{data}";
 const QUIET_NS: u64 = 2 * SECOND;
 /// When all has come, what comes again comes soon.
 const TWICE_NS: u64 = SECOND / 5;
-
-/// Who publishes what, and when.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct FanoutPlan {
-    /// What a publisher sends: `{data}` is the numbered message, `{i}` the receiver's number if each goes to one.
-    pub body: String,
-    /// Each publication goes to one receiver, in turn, instead of all.
-    pub to_one: bool,
-    /// Publications a second in all.
-    pub rate: f64,
-    /// What `rate` goes to, in a straight line over the measured time.
-    pub rate_to: Option<f64>,
-    /// Publications that are due at a time, from one publisher and, where each goes to one receiver, to the same one.
-    /// Receivers that recover take one at a time.
-    pub burst: u32,
-    /// How publications are spaced.
-    pub arrivals: Arrivals,
-    /// Bytes of the numbered message.
-    pub size: usize,
-    /// What a receiver sends when it is open, to subscribe.
-    pub hello: Option<String>,
-    /// A number that no other run has: messages of others are none of ours.
-    pub run: u32,
-    /// Receivers cut off a second in all; each comes back a little later.
-    pub chaos: Option<f64>,
-    /// Receivers come back to where they were, and are owed what they missed; a publication counts when it is answered,
-    /// and connections that end are opened again, publishers' too.
-    pub recover: bool,
-}
-
-impl Default for FanoutPlan {
-    fn default() -> Self {
-        Self {
-            body: String::new(),
-            to_one: false,
-            rate: 0.0,
-            rate_to: None,
-            burst: 1,
-            arrivals: Arrivals::default(),
-            size: 0,
-            hello: None,
-            run: 0,
-            chaos: None,
-            recover: false,
-        }
-    }
-}
 
 /// Whether each line of a publisher is answered, in order and once: its body asks for that with `ack` or an `id`.
 #[must_use]
@@ -437,7 +390,8 @@ impl Load for Fanout {
             let burst = f64::from(self.plan.burst);
             let pace = Pace::starting(self.rate / burst, start_ns, self.phase);
             let rate_to = self.rate_to.map(|rate| rate / burst);
-            let pace = pace.ramping(rate_to, &io.net.plan);
+            let plan = &io.net.plan;
+            let pace = pace.ramping(rate_to, plan.warmup_ns, plan.duration_ns.unwrap_or(0));
             let pace = pace.arriving(self.plan.arrivals, &mut io.net.rng);
             self.pace = Some(if self.plan.recover {
                 Publishing::Patiently(OpenLoop::new(pace))

@@ -3,57 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use super::Load;
 use super::expiry::Expiry;
+use super::load::Load;
 use super::open_loop::OpenLoop;
-use super::think::{Think, Thinkers};
+pub use super::plans::{HttpPlan, Request};
+use super::think::Thinkers;
 use crate::client::{Expect, Response};
 use crate::clock::MILLISECOND;
 use crate::engine::{Io, Net};
 use crate::pace::{Arrivals, Pace};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
-use crate::target::Body;
-
-/// One request of a list.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Request {
-    /// GET, POST…, but not HEAD.
-    pub method: String,
-    /// With its query.
-    pub path: String,
-    /// Empty for none.
-    pub body: Vec<u8>,
-}
-
-/// What is asked for, and when.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct HttpPlan {
-    /// GET, POST…
-    pub method: String,
-    /// HTTP/1.0 with keep-alive instead of HTTP/1.1, as `ab` speaks it.
-    pub is_http10: bool,
-    /// The body of each request.
-    pub body: Body,
-    /// Requests in flight on each connection; with an open loop the most that there may be.
-    pub inflight: u32,
-    /// Open loop: requests a second in all.
-    pub rate: Option<f64>,
-    /// What `rate` goes to, in a straight line over the measured time.
-    pub rate_to: Option<f64>,
-    /// How the requests of an open loop are spaced.
-    pub arrivals: Arrivals,
-    /// Closed loop: the pause between a response and the next request.
-    pub think: Option<Think>,
-    /// The body that each response should have.
-    pub expect: Option<Vec<u8>>,
-    /// What is asked for in turn, instead of the method, the endpoint's path and the body; from the beginning again after
-    /// the last one. Each thread begins elsewhere in the list. A status below 500 is an answer then: what is wrong with
-    /// a request the list knows.
-    pub list: Vec<Request>,
-}
 
 /// A request as it is sent.
 struct Bytes {
@@ -308,7 +268,11 @@ impl Load for Http {
         }
         if let Some(rate) = self.rate {
             let pace = Pace::starting(rate, start_ns, self.phase);
-            let pace = pace.ramping(self.rate_to, &io.net.plan);
+            let pace = pace.ramping(
+                self.rate_to,
+                io.net.plan.warmup_ns,
+                io.net.plan.duration_ns.unwrap_or(0),
+            );
             let pace = pace.arriving(self.arrivals, &mut io.net.rng);
             self.open_loop = Some(OpenLoop::new(pace));
             self.idle = (0..self.flights.len() as u32)

@@ -5,31 +5,17 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use veche_proto::websocket::MessageKind;
 
-use super::Load;
+use super::load::Load;
+pub use super::plans::ShootoutPlan;
 use crate::client::Client;
 use crate::engine::{Io, Net};
 use crate::latency::Times;
 use crate::plan::Share;
 use crate::report::model::Step;
 use crate::tally::{Cause, Fault};
-
-/// How a shootout goes on.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ShootoutPlan {
-    /// `broadcast` instead of `echo`.
-    pub broadcast: bool,
-    /// Clients that each step adds.
-    pub step: u32,
-    /// Round trips in flight over all clients.
-    pub concurrent: u32,
-    /// Round trips of a step.
-    pub samples: u32,
-    /// The 95th percentile that ends it, in nanoseconds.
-    pub limit_ns: u64,
-}
 
 /// The whole of it; one thread runs it.
 pub(crate) struct Shootout {

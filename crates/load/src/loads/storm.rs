@@ -1,20 +1,14 @@
 //! Many connections at once, and one message and its answer on each.
 
-use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
-use super::{Load, TWICE_NS};
+use super::load::Load;
+use super::load::TWICE_NS;
+pub use super::plans::StormPlan;
 use crate::engine::{Io, Net};
-use crate::payload::{Payload, PayloadPlan, Seen};
+use crate::payload::{Payload, Seen};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
-
-/// What a storm sends.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StormPlan {
-    /// The message.
-    pub payload: PayloadPlan,
-}
 
 /// One thread's part of a storm.
 pub(crate) struct Storm {

@@ -4,18 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use fastrand::Rng;
-use serde::{Deserialize, Serialize};
 
+pub use super::plans::Think;
 use crate::plan::Share;
-
-/// Bounds of the pause, in nanoseconds; its length is uniformly distributed between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Think {
-    /// The shortest pause; 0 lets a client send at once.
-    pub min_ns: u64,
-    /// The longest pause, at least `min_ns`.
-    pub max_ns: u64,
-}
 
 /// The clients of a thread that pause.
 ///

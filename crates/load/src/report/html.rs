@@ -5,7 +5,10 @@
 
 mod chart;
 mod charts;
+mod escape;
 mod tables;
+
+pub(crate) use escape::escape;
 
 use super::model::Report;
 use super::text::{doubts, is_bottleneck};
@@ -43,22 +46,6 @@ pub fn html(report: &Report) -> serde_json::Result<String> {
     }
     page.push_str(rest);
     Ok(page)
-}
-
-/// Text that stands for itself between tags and in quoted attributes.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 fn body(report: &Report) -> String {

@@ -4,12 +4,14 @@
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
 pub(crate) mod http;
+#[path = "../../../../tests/now.rs"]
+mod now;
 pub(crate) mod websocket;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use veche_load::loads::LoadPlan;
 use veche_load::plan::{Endpoint, Plan};
@@ -18,6 +20,8 @@ use veche_load::run::{Around, run};
 use veche_load::target::Target;
 
 pub(crate) use websocket::{Next, WebSocket};
+
+pub(crate) use now::now;
 
 /// Longer than anything here takes, on a machine that is busy with other things too.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -133,11 +137,6 @@ pub(crate) fn assert_clean(report: &Report) {
         "{connections:?}"
     );
     assert_eq!(report.messages.unanswered, 0, "{:?}", report.messages);
-}
-
-#[expect(clippy::disallowed_methods, reason = "tests live in real time")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
 }
 
 /// Holds what a report says against the truth, each figure to the message, and prints it as a row of the table in

@@ -4,6 +4,8 @@
 //! One test at a time: they would disturb each other. What else the machine does can make an answer late, never
 //! early; where lateness would be taken for a fault, the best of a few runs counts.
 
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -164,8 +166,7 @@ fn a_tester_on_the_servers_core_says_so() {
 fn a_tester_with_time_to_spare_does_not_blame_itself() {
     let _alone = ALONE.lock();
     let [server, .., tester] = cores()[..] else {
-        eprintln!("SKIPPED: one core only, so the server can't have one of its own");
-        return;
+        return skip::skip("one core only, so the server can't have one of its own");
     };
     // Paced and not: neither is work for a core.
     for load in [echo(1, Some(1000.0)), echo(1, None)] {
@@ -181,8 +182,7 @@ fn a_tester_with_time_to_spare_does_not_blame_itself() {
         });
         // Somebody else's load is no fault of the verdict; then the kernel made us wait each time.
         if !is_quiet && seen.iter().all(|one| one.waited > 0.01) {
-            eprintln!("SKIPPED: others keep the core of the tester busy");
-            continue;
+            return skip::skip("others keep the core of the tester busy");
         }
         assert!(is_quiet, "{seen:#?}");
     }

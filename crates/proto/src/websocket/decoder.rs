@@ -29,7 +29,7 @@ pub enum Event<'a> {
     Pong(&'a [u8]),
     /// The peer closes. What it sends after this is taken and dropped.
     Close {
-        /// A code that [may be sent](close::is_sendable), or none at all.
+        /// A code that [may be sent](veche_types::codes::is_sendable), or none at all.
         code: Option<u16>,
         /// At most 123 bytes, empty without a code.
         reason: &'a str,

@@ -1,6 +1,8 @@
 //! Messages and control frames to bytes, appended to the caller's buffer: one frame each, but for long messages that are
 //! sent in parts. The bytes go to the connection's outbox next.
 
+use veche_types::codes::is_sendable;
+
 use super::context::Context;
 use super::deflate::Agreed;
 use super::frame::{Opcode, clear_fin, write_header};
@@ -31,10 +33,10 @@ pub fn encode_control(out: &mut Vec<u8>, opcode: Opcode, data: &[u8], mask: Opti
 }
 
 /// Appends a close frame. Without a code there is no reason either, nor with one that [may not be
-/// sent](close::is_sendable); a reason over 123 bytes is cut between characters.
+/// sent](is_sendable); a reason over 123 bytes is cut between characters.
 pub fn encode_close(out: &mut Vec<u8>, code: Option<u16>, reason: &str, mask: Option<[u8; 4]>) {
     let mut payload = [0; super::frame::CONTROL_BYTES_MAX];
-    let length = match code.filter(|&code| close::is_sendable(code)) {
+    let length = match code.filter(|&code| is_sendable(code)) {
         Some(code) => {
             let reason = close::fit(reason);
             payload[..2].copy_from_slice(&code.to_be_bytes());

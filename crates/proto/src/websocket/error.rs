@@ -1,6 +1,6 @@
 //! Why a peer's bytes were refused. Every variant is the peer's fault and ends its connection.
 
-use super::close;
+use veche_types::codes::CloseCode;
 
 /// A violation by the peer. `Display` is fit to be sent as the reason of a close frame (at most 123 bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +62,7 @@ impl Error {
     /// The code to close the connection with: 1002, 1007 or 1009.
     #[must_use]
     pub fn close_code(self) -> u16 {
-        match self {
+        let code = match self {
             Self::ReservedBit
             | Self::ReservedOpcode
             | Self::NotMasked
@@ -73,11 +73,14 @@ impl Error {
             | Self::ContinuationUnexpected
             | Self::ContinuationExpected
             | Self::CloseTruncated
-            | Self::CloseCode => close::PROTOCOL_ERROR,
+            | Self::CloseCode => CloseCode::ProtocolError,
             Self::InvalidUtf8 | Self::CorruptDeflate | Self::TooManyFinalBlocks => {
-                close::INVALID_DATA
+                CloseCode::InvalidData
             }
-            Self::MessageTooBig | Self::TooManyFragments | Self::InflatedTooFar => close::TOO_BIG,
-        }
+            Self::MessageTooBig | Self::TooManyFragments | Self::InflatedTooFar => {
+                CloseCode::TooBig
+            }
+        };
+        code.code()
     }
 }

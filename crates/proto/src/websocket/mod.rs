@@ -7,7 +7,7 @@
 //! Nothing here knows a socket, a clock, a session or a limit's default. When to answer a ping, how long to wait for a
 //! close and what to do with a message is decided in `veche-frontends`.
 
-pub mod close;
+mod close;
 mod codecs;
 mod context;
 mod decoder;

@@ -12,7 +12,9 @@ use super::head::{
     GrantHead, HelloHead, ReplyHead,
 };
 use super::part::{Parts, data_kind};
-use crate::close::{REASON_BYTES_MAX, is_close_code};
+use veche_types::codes::REASON_BYTES_MAX;
+
+use crate::close::is_close_code;
 use crate::hooks::{Blob, Grant, HookResponse, ServerSubscription};
 use crate::{Level, is_file_path};
 

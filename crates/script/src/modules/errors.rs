@@ -3,6 +3,7 @@
 
 use mlua::{Lua, Table, Value};
 use veche_calls::FaultKind;
+use veche_types::codes::ErrorCode;
 
 use veche_runtime::{CLOSED, GONE};
 
@@ -25,9 +26,6 @@ const REDIS_PASSES: [&str; 6] = [
     "MASTERDOWN",
     "NOREPLICAS",
 ];
-
-/// The same of the API: too much was published.
-const API_PASSES: u32 = 111;
 
 /// Returns words with a kind, and with the other side's code where the words have none.
 pub(crate) fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
@@ -82,7 +80,10 @@ fn read(words: &str) -> About<'_> {
         };
     };
     let (code, passes) = match told {
-        Some(number) => (Some(Code::Number(number)), number == API_PASSES),
+        Some(number) => (
+            Some(Code::Number(number)),
+            number == ErrorCode::TooManyRequests.code(),
+        ),
         None => code(message),
     };
     let is_retryable = match kind {

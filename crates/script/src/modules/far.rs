@@ -4,12 +4,13 @@ use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Table, Value};
 use veche_calls::Place;
+use veche_types::codes::{CloseCode, REASON_BYTES_MAX};
 
 use super::argument::{Arguments, as_number};
 use super::{fault, is_utf8};
 use crate::desk::Desk;
 use crate::{ConnectionId, MessageKind};
-use veche_runtime::close::{REASON_BYTES_MAX, is_close_code};
+use veche_runtime::close::is_close_code;
 use veche_runtime::{Effect, MESSAGE_BYTES_MAX};
 
 /// Connections that a search finds unless told otherwise, and the most that it may be told.
@@ -73,7 +74,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         let what = "a close code of 1000 to 1003, 1007 to 1014, 3000 to 4999";
         let code = arguments
             .number(1, [0.0, 65_535.0], what)?
-            .unwrap_or(1000.0);
+            .unwrap_or_else(|| CloseCode::Normal.code().into());
         if !is_close_code(code) {
             return Err(arguments.bad(1, &format!("{what} expected")));
         }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
+use veche_types::codes::CHOSEN;
 
 use super::{fault, http, json};
 use crate::desk::{Desk, Open};
@@ -218,7 +219,11 @@ fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<HookResponse> {
             table: &said,
         };
         disconnect.only("disconnect", &["code", "reason"])?;
-        let code = disconnect.code("disconnect", 3000, 4999)?;
+        let code = disconnect.code(
+            "disconnect",
+            (*CHOSEN.start()).into(),
+            (*CHOSEN.end()).into(),
+        )?;
         return Ok(HookResponse::Disconnect {
             code: u16::try_from(code).unwrap_or(u16::MAX),
             reason: disconnect.words("reason")?,

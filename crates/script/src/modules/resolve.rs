@@ -6,7 +6,7 @@ use std::rc::Rc;
 use mlua::{Lua, Table, Value};
 use veche_calls::{Call, Resolve};
 
-use super::{calls, fault};
+use super::{fault, timeouts};
 use crate::desk::Desk;
 
 /// How long it may take where a script does not say.
@@ -30,7 +30,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
                 ));
             }
         };
-        let timeout = calls::timeout(options, TIMEOUT_S, "resolve")?;
+        let timeout = timeouts::timeout(options, TIMEOUT_S, "resolve")?;
         let host = host.as_bytes();
         let is_good = |host: &&str| !host.is_empty() && !host.chars().any(char::is_control);
         let host = Some(&host[..]).filter(|host| host.len() <= HOST_BYTES_MAX);

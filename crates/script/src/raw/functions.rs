@@ -8,61 +8,16 @@ use std::rc::Rc;
 
 use mlua::ffi::{self, lua_State};
 use mlua::{Function, Lua, Table};
+use veche_types::codes::{CloseCode, REASON_BYTES_MAX};
 
-use super::machine::{Coroutine, Reference, is_run_over, waits_mark, why_over};
+use super::doom::{is_run_over, why_over};
+use super::machine::{Coroutine, Reference};
 use super::object;
 use crate::desk::{Desk, Sent};
 use crate::utf8;
 use crate::{ConnectionId, MessageKind};
 use veche_runtime::MESSAGE_BYTES_MAX;
-use veche_runtime::close::{REASON_BYTES_MAX, is_close_code};
-
-/// The functions, and the metatable of connections, which `lua/prelude.lua` completes.
-pub(crate) struct Natives {
-    pub(crate) metatable: Table,
-    pub(crate) functions: Table,
-}
-
-impl Natives {
-    /// `desk` has to live as long as `lua`.
-    pub(crate) fn new(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Self> {
-        let metatable = lua.create_table()?;
-        let functions = lua.create_table()?;
-        let all: [(&str, ffi::lua_CFunction); 14] = [
-            ("room", room),
-            ("has_room", has_room),
-            ("bytes_of", bytes_of),
-            ("sort_kind", sort_kind),
-            ("is_c", is_c),
-            ("is_long", is_long),
-            ("capture", capture),
-            ("traceback", traceback),
-            ("send", send),
-            ("close", close),
-            ("identify", identify),
-            ("near", near),
-            ("spawn", spawn),
-            ("respawn", respawn),
-        ];
-        for (name, function) in all {
-            functions.set(name, closure(lua, function, desk, &metatable)?)?;
-        }
-        // SAFETY: one value is pushed, and returned.
-        let mark: mlua::Value =
-            unsafe { lua.exec_raw((), |state| ffi::lua_pushlightuserdata(state, waits_mark())) }?;
-        functions.set("waits", mark)?;
-        functions.set(
-            "ask_redis",
-            closure(lua, super::redis::ask, desk, &metatable)?,
-        )?;
-        functions.set("client", super::clients::functions(lua, desk)?)?;
-        functions.set("table", super::tables::functions(lua, desk)?)?;
-        Ok(Self {
-            metatable,
-            functions,
-        })
-    }
-}
+use veche_runtime::close::is_close_code;
 
 /// A C function with its two upvalues: the desk, and the metatable of connections.
 pub(super) fn closure(
@@ -205,7 +160,7 @@ pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
     unsafe {
         let of = connection(state);
         let code = match ffi::lua_type(state, 2) {
-            ffi::LUA_TNONE | ffi::LUA_TNIL => 1000.0,
+            ffi::LUA_TNONE | ffi::LUA_TNIL => f64::from(CloseCode::Normal.code()),
             ffi::LUA_TNUMBER => ffi::lua_tonumber(state, 2),
             _ => fail(state, c"bad argument #1 to 'close': a number expected"),
         };
@@ -239,7 +194,7 @@ pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
 
 /// `room()`: an error where callbacks have used up the stack that they may use. Whatever calls from C into Lua again asks it first:
 /// each coroutine has a Lua stack of its own, so Lua's own limits don't see how deep C has got.
-unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
     // SAFETY: nothing here owns anything when the error is raised.
     unsafe {
         if !super::system::has_stack() {
@@ -253,7 +208,7 @@ unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
 }
 
 /// `has_room(bytes)` → whether a result of that length would be granted.
-unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; there is room for a value.
     unsafe {
         let bytes = ffi::lua_tonumber(state, 1) as usize;
@@ -264,7 +219,7 @@ unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int {
 
 /// `bytes_of(list, bytes, i, j)` → the length of the pieces from `i` to `j`, with that many bytes between two; nil if one
 /// is no string.
-unsafe extern "C-unwind" fn bytes_of(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn bytes_of(state: *mut lua_State) -> c_int {
     // SAFETY: the list was looked at by its caller; one value is pushed at a time.
     unsafe {
         let between = ffi::lua_tonumber(state, 2);
@@ -290,7 +245,7 @@ const NUMBER_BYTES_MAX: f64 = 24.0;
 
 /// `sort_kind(list)` → whether it is short enough for C to sort it at once, and whether all values are numbers, or all strings, so that they can
 /// be compared without an error.
-unsafe extern "C-unwind" fn sort_kind(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn sort_kind(state: *mut lua_State) -> c_int {
     /// Values that C may sort: it compares each with each other at worst.
     const FEW: usize = 512;
     /// Bytes of those, compared as often.
@@ -322,14 +277,14 @@ unsafe extern "C-unwind" fn sort_kind(state: *mut lua_State) -> c_int {
 }
 
 /// `is_c(value)` → whether it is a function of C, which no hook ends.
-unsafe extern "C-unwind" fn is_c(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn is_c(state: *mut lua_State) -> c_int {
     // SAFETY: there is room for a value.
     unsafe { ffi::lua_pushboolean(state, ffi::lua_iscfunction(state, 1)) };
     1
 }
 
 /// `is_long()` → whether the run has used up its slice.
-unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; there is room for a value.
     unsafe { ffi::lua_pushboolean(state, desk(state).clock.is_run_long().into()) };
     1
@@ -337,7 +292,7 @@ unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
 
 /// `capture(error)` → a table of the error and how it came there. The only handler that `xpcall` itself gets: while one
 /// runs, Lua's hooks are off, so a script's own could not be stopped.
-unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
     // SAFETY: there is room for a few values; errors in here are errors in a handler, which Lua reports as such.
     unsafe {
         ffi::lua_settop(state, 1);
@@ -355,7 +310,7 @@ unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
 }
 
 /// `traceback(coroutine, level)` → its stack, or that of the caller, from that level on.
-unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int {
     // SAFETY: the coroutine lives as long as the argument stays on the stack; nothing here owns anything.
     unsafe {
         let of = ffi::lua_tothread(state, 1);
@@ -367,7 +322,7 @@ unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int {
 }
 
 /// `identify(conn)` → its index and its generation.
-unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; there is room for two values.
     unsafe {
         let id = connection(state);
@@ -378,7 +333,7 @@ unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int {
 }
 
 /// `near(index, generation)` → a connection of this worker, if it is open.
-unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; there is room for a few values, and nothing here owns anything when memory is refused.
     unsafe {
         let [index, generation] = [1, 2].map(|place| ffi::lua_tonumber(state, place) as u32);
@@ -394,13 +349,13 @@ unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
 }
 
 /// `spawn(f, …)` → the number of the coroutine that calls it soon.
-unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; there is nothing in the frame.
     unsafe { begin(state, false) }
 }
 
 /// `respawn(f, …)` → the same for one that takes the place of another, which has ended: no limit refuses it.
-unsafe extern "C-unwind" fn respawn(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn respawn(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; there is nothing in the frame.
     unsafe { begin(state, true) }
 }

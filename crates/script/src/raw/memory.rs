@@ -1,7 +1,7 @@
 //! The memory of a VM: Lua's allocator, with a ceiling.
 //!
 //! While a script runs each allocation is held against what the VM may have, and now and then against what the process
-//! has left. Beyond that the run is [doomed](super::machine::doom): it ends at its next instruction, whatever catches
+//! has left. Beyond that the run is [doomed](super::doom::doom): it ends at its next instruction, whatever catches
 //! errors. Small blocks are granted all the same, since LuaJIT and `mlua` are not everywhere prepared for a refusal. A
 //! large block is refused at once with Lua's own error, so one concatenation can't take all memory of the machine. A VM
 //! that is over its ceiling is [broken](Memory::is_broken): its owner replaces it.
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use mlua::Lua;
 use mlua::ffi::{self, lua_State};
 
-use super::machine::{Doom, doom};
+use super::doom::{Doom, doom};
 
 /// Smaller blocks are never refused: stacks, and whatever is allocated where an error can't be raised. Functions whose
 /// results may be larger, and which LuaJIT has in assembler, ask for [room](Memory::has_room_for) first.

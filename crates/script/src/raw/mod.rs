@@ -24,18 +24,19 @@ compile_error!("Lua's errors unwind through Rust: build with panic = \"unwind\""
 
 mod clients;
 mod collection;
+mod doom;
 mod functions;
 mod machine;
 mod memory;
+mod natives;
 mod object;
 mod redis;
 mod system;
 mod tables;
 
-pub(crate) use functions::Natives;
-pub(crate) use machine::{
-    Argument, Coroutine, Doom, Failure, Machine, Ran, Reference, Room, doom, is_run_over, why_over,
-};
+pub(crate) use doom::{Doom, doom, is_run_over, why_over};
+pub(crate) use machine::{Argument, Coroutine, Failure, Machine, Ran, Reference, Room};
 pub(crate) use memory::{IsShort, Memory};
+pub(crate) use natives::Natives;
 pub(crate) use system::{cpu_ns, learn_stack, note_stack, on_signal, peek, signal};
-pub(crate) use tables::Tables;
+pub(crate) use tables::bound::Tables;

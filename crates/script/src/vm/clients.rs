@@ -4,6 +4,7 @@
 //! application's. It belongs to the VM that has dialed it, and no other adopts it.
 
 use veche_calls::FaultKind;
+use veche_types::codes::CloseCode;
 
 use super::Vm;
 use crate::ConnectionId;
@@ -11,9 +12,6 @@ use crate::Now;
 use crate::modules::{self, errors::tagged};
 use crate::raw::Argument;
 use veche_runtime::{Level, Token};
-
-/// Older code has ended, or the server does (RFC 6455, section 7.4.1).
-const GOING_AWAY: (u16, &str) = (1001, "going away");
 
 impl Vm {
     /// Whether a connection is dialed with that token.
@@ -96,7 +94,7 @@ impl Vm {
         }
         let clients: Vec<_> = self.ids(|local| local.is_client).collect();
         for id in clients {
-            let (code, reason) = GOING_AWAY;
+            let (code, reason) = CloseCode::DialerGone.parts();
             self.desk.close(id, code, reason);
             self.forget(id);
         }

@@ -4,6 +4,7 @@
 //! number.
 
 use mlua::Value;
+use veche_types::codes::ErrorCode;
 
 use super::{OVER_MEMORY, Vm};
 use crate::Now;
@@ -12,9 +13,6 @@ use crate::raw::{Argument, Coroutine, Reference};
 use crate::task::Owner;
 use veche_runtime::Level;
 use veche_runtime::hooks::{Hook, HookRequest, HookResponse};
-
-/// Centrifugo's error of that name.
-const BAD_REQUEST: u32 = 107;
 
 impl Vm {
     /// What the script decides on.
@@ -40,7 +38,7 @@ impl Vm {
             // The client's fault, and none of the script's.
             Err(why) => {
                 let ruling = HookResponse::Error {
-                    code: BAD_REQUEST,
+                    code: ErrorCode::BadRequest.code(),
                     message: why.to_owned(),
                     is_temporary: false,
                 };

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::Value;
 use veche_config as config;
 
@@ -16,6 +17,14 @@ use veche_terminal::exit::{Exit, Failure, print_line};
 use veche_terminal::shown;
 
 use crate::process::now;
+
+/// How to find the running server.
+#[derive(Args, Debug)]
+pub(super) struct ControlArgs {
+    /// Its control socket; by default server.control of the configuration
+    #[arg(long, value_name = "SOCKET")]
+    pub(super) control: Option<PathBuf>,
+}
 
 /// The longest wait for an answer: a reload compiles and checks, the rest is immediate.
 const ANSWER_WAIT: Duration = Duration::from_secs(45);

@@ -12,8 +12,8 @@ use veche_supervisor::message::DumpRequest;
 use veche_supervisor::request::{Command, Request};
 use veche_terminal::exit::{Exit, Failure, print, written};
 
-use super::control::{self, Control};
-use super::{ControlArgs, status};
+use super::control::{self, Control, ControlArgs};
+use super::status;
 use crate::dump::{Cut, receive};
 
 /// How long the first rows may take: the server begins at once, if it knows what a dump is.

@@ -12,8 +12,7 @@ use veche_supervisor::message::DecisionFilter;
 use veche_supervisor::request::{Command, Request};
 use veche_terminal::exit::{Exit, Failure, written};
 
-use super::ControlArgs;
-use super::control;
+use super::control::{self, ControlArgs};
 
 /// The user and the channel to filter by.
 #[derive(Args, Debug)]

@@ -11,6 +11,7 @@ use serde_json::Value;
 use draft::Draft;
 use settings::Settings;
 use veche_terminal::exit::{Exit, Failure, print};
+use veche_terminal::masked_urls;
 use veche_terminal::shown;
 
 mod centrifugo;
@@ -47,7 +48,7 @@ pub(super) fn run(from: &From) -> Result<(), Failure> {
     })?;
     let draft = centrifugo::draft(Settings::new(value));
     for note in draft.notes() {
-        eprintln!("veche: {note}");
+        eprintln!("veche: {}", masked_urls(note));
     }
     let Some(output) = &args.output else {
         for secret in draft.secrets() {

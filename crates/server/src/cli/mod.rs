@@ -3,14 +3,12 @@
 //! `serve` hands a checked configuration to [`veche_supervisor`]; the other commands are short-lived clients of the
 //! configuration, of the control socket or of the push listener. An error is one line to act on.
 
-use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use veche_config as config;
 use veche_supervisor::{self as supervisor, Ended, Signals};
 
@@ -32,6 +30,8 @@ mod reference;
 mod status;
 mod test;
 
+use control::ControlArgs;
+use push::PushArgs;
 use status::Form;
 use veche_load::cli::{self as bench, BenchArgs};
 use veche_terminal::{Exit, Failure, duration, exit};
@@ -143,41 +143,6 @@ enum Command {
 enum HistoryCommand {
     /// Give all channels new epochs at the next start: for a folder restored from a backup
     RenewEpochs,
-}
-
-/// How to find the running server.
-#[derive(Args, Debug)]
-struct ControlArgs {
-    /// Its control socket; by default server.control of the configuration
-    #[arg(long, value_name = "SOCKET")]
-    control: Option<PathBuf>,
-}
-
-/// What to push, and to whom.
-#[derive(Args, Debug)]
-#[command(group = clap::ArgGroup::new("to").required(true).args(["user", "users", "channel"]))]
-struct PushArgs {
-    /// To all connections of this user
-    #[arg(long, value_name = "USER")]
-    user: Option<String>,
-    /// To all connections of these users, separated by commas
-    #[arg(long, value_name = "USER,USER", value_delimiter = ',')]
-    users: Option<Vec<String>>,
-    /// To all subscribers of this channel
-    #[arg(long, value_name = "CHANNEL")]
-    channel: Option<String>,
-    /// Send a binary message; standard input is then a single message
-    #[arg(long, conflicts_with = "json")]
-    binary: bool,
-    /// DATA is a JSON value
-    #[arg(long)]
-    json: bool,
-    /// The push listener; by default the first of the configuration with role "push"
-    #[arg(long, value_name = "IP:PORT")]
-    address: Option<SocketAddr>,
-    /// The message; "-" reads standard input, each line a message
-    #[arg(value_name = "DATA")]
-    data: OsString,
 }
 
 /// Runs the command line of this process.

@@ -3,6 +3,7 @@
 //! Pushes from standard input are pipelined: up to [`WINDOW`] of them wait for their answers while a second
 //! thread reads these, and a lone line leaves at once.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
@@ -12,11 +13,37 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use clap::Args;
 use serde_json::{Value, json};
 use veche_config::{self as config, Role};
 use veche_terminal::exit::{Exit, Failure, print_line};
 
-use super::PushArgs;
+/// What to push, and to whom.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("to").required(true).args(["user", "users", "channel"]))]
+pub(super) struct PushArgs {
+    /// To all connections of this user
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// To all connections of these users, separated by commas
+    #[arg(long, value_name = "USER,USER", value_delimiter = ',')]
+    users: Option<Vec<String>>,
+    /// To all subscribers of this channel
+    #[arg(long, value_name = "CHANNEL")]
+    channel: Option<String>,
+    /// Send a binary message; standard input is then a single message
+    #[arg(long, conflicts_with = "json")]
+    binary: bool,
+    /// DATA is a JSON value
+    #[arg(long)]
+    json: bool,
+    /// The push listener; by default the first of the configuration with role "push"
+    #[arg(long, value_name = "IP:PORT")]
+    address: Option<SocketAddr>,
+    /// The message; "-" reads standard input, each line a message
+    #[arg(value_name = "DATA")]
+    data: OsString,
+}
 
 /// The most pushes without an answer yet.
 const WINDOW: usize = 256;

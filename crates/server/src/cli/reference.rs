@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use clap::CommandFactory as _;
-use veche_terminal::exit::CODES;
+use veche_terminal::exit::Exit;
 
 use super::Cli;
 
@@ -21,8 +21,8 @@ fn page() -> String {
         trimmed(&root.render_long_help().to_string())
     );
     let _ = write!(page, "\n## Exit codes\n\n| code | meaning |\n|---|---|\n");
-    for (exit, meaning) in CODES {
-        let _ = writeln!(page, "| {} | {meaning} |", exit as u8);
+    for exit in Exit::ALL {
+        let _ = writeln!(page, "| {} | {} |", exit.code(), exit.words());
     }
     page.push_str("\nAn error is one line on standard error (for a configuration, one for each problem) and names what to do.\n");
     for command in root.get_subcommands_mut() {

@@ -1,10 +1,9 @@
 //! The lines of the page about statuses and errors.
 
-use veche_frontends::backend;
-use veche_frontends::publishing::{LIMIT_EXCEEDED, TOO_MANY_REQUESTS};
 use veche_proto::http::Status;
+use veche_types::codes::ErrorCode;
 
-use super::{Row, row};
+use super::row::{Row, row};
 
 const BROKEN: &str = "veche_protocol_errors_total";
 const ANSWERS: &str = "veche_http_answers_total";
@@ -385,49 +384,49 @@ pub(super) const STATUSES: &[Row] = &[
 /// In the answers of the API, on push lines and on `/api/socket`.
 pub(super) const ERRORS: &[Row] = &[
     row(
-        backend::UNAUTHORIZED as u16,
+        ErrorCode::Unauthorized.code() as u16,
         "X-API-Key is missing or wrong",
         "with status 401",
         &["api.keys"],
         ANSWERS,
     ),
     row(
-        backend::UNKNOWN_CHANNEL as u16,
+        ErrorCode::UnknownChannel.code() as u16,
         "unknown channel",
         "there is no `[[namespace]]` for the channel",
         &["limits.unknown_namespace"],
         "veche_pushes_refused_total",
     ),
     row(
-        backend::METHOD_NOT_FOUND as u16,
+        ErrorCode::MethodNotFound.code() as u16,
         "method not found",
         "there is no such call",
         &[],
         ANSWERS,
     ),
     row(
-        LIMIT_EXCEEDED as u16,
+        ErrorCode::LimitExceeded.code() as u16,
         "the server is short of memory",
         "with status 503; nothing of it was done",
         &["limits.memory_limit"],
         "veche_pushes_turned_away_total",
     ),
     row(
-        LIMIT_EXCEEDED as u16,
+        ErrorCode::LimitExceeded.code() as u16,
         "",
         "a history of more publications than one answer has, or more members, channels or connections; the words say what to ask for",
         &["limits.history_answer_max"],
         "",
     ),
     row(
-        backend::BAD_REQUEST as u16,
+        ErrorCode::BadRequest.code() as u16,
         "",
         "the object is not what the call takes; the words say what is wrong and where",
         &[],
         "veche_pushes_refused_total",
     ),
     row(
-        TOO_MANY_REQUESTS as u16,
+        ErrorCode::TooManyRequests.code() as u16,
         "too much published with this key",
         "with status 429; nothing of it was done",
         &["api.publish_rate"],

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use veche_calls::FaultKind;
 use veche_outbound::{Client, Figures, Outbound, WAIT_BUCKETS_MS};
 
-use super::NoExemplar;
+use super::histogram::NoExemplar;
 
 /// Reads the figures when it is asked.
 pub(super) struct Calls(pub(super) Outbound);

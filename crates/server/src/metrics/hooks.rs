@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use veche_frontends::hooks::Kind;
 
-use super::histogram;
+use super::histogram::histogram;
 use crate::common::Common;
 use crate::hooks::Asked;
 

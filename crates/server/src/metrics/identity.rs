@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::histogram;
+use super::histogram::histogram;
 use crate::identity::{Asked, Identities};
 
 /// Reads the figures when it is asked.

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use veche_store::Store;
 use veche_store::metrics::{Metric, MetricKind, Series};
 
-use super::NoExemplar;
+use super::histogram::NoExemplar;
 
 pub(super) struct Scripts(pub(super) Arc<Store>);
 

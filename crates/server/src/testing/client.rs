@@ -14,6 +14,7 @@ use veche_proto::websocket::{
 };
 
 use veche_script::Plain;
+use veche_types::codes::CloseCode;
 
 use super::response::Response;
 
@@ -26,10 +27,6 @@ const LIMITS: Limits = Limits {
 
 /// Of frames' masks: against no one here.
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
-
-/// Without a Close frame: RFC 6455, section 7.1.5.
-const LOST: u16 = 1006;
-const WITHOUT_CODE: u16 = 1005;
 
 /// What a client heard.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,7 +175,7 @@ impl Client {
     /// Goes away without a word.
     pub(super) fn drop(&mut self, network: &mut Simulated) {
         network.reset(self.id);
-        self.end(LOST, "");
+        self.end(CloseCode::Abnormal.code(), "");
     }
 
     /// Whether it can send messages.
@@ -235,7 +232,7 @@ impl Client {
             // We have nothing more to say either.
             network.finish(self.id);
             if matches!(self.speaks, Speaks::WebSocket(_)) {
-                self.end(LOST, "");
+                self.end(CloseCode::Abnormal.code(), "");
             }
             if state == FarState::Closed {
                 network.forget(self.id);
@@ -358,7 +355,7 @@ impl Client {
             if !std::mem::replace(&mut self.has_closed, true) {
                 self.write_close(network, code, "");
             }
-            self.end(code.unwrap_or(WITHOUT_CODE), &reason);
+            self.end(code.unwrap_or(CloseCode::NoCode.code()), &reason);
         }
     }
 

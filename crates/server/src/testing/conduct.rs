@@ -306,7 +306,8 @@ impl Conduct<'_> {
                 }
             }
             "close" => {
-                let code = question.get("code").number().unwrap_or(1000.0) as u16;
+                let code = question.get("code").number();
+                let code = code.map_or(CloseCode::Normal.code(), |code| code as u16);
                 client.close(network, code, &question.get("reason").text());
             }
             "drop" => client.drop(network),

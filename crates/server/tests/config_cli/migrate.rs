@@ -329,6 +329,30 @@ fn configurations_of_centrifugo_become_those_of_veche() {
 }
 
 #[test]
+fn passwords_in_urls_are_not_shown_on_the_terminal() {
+    let folder = Folder::new("migrate-masked");
+    let config = r#"{
+        "proxy_rpc_endpoint": "grpc://ann:hidden@back.example:9000/rpc?key=hidden",
+        "allowed_origins": ["redis://bob:hidden@site.example"]
+    }"#;
+    write(&folder, "c.json", config);
+    let (code, out, said) = folder.run(&["migrate", "centrifugo", "c.json", "-o", "veche.toml"]);
+    assert_eq!((code, out.as_str()), (0, ""), "{said}");
+    for shown in [
+        "\"grpc://***@back.example:9000/rpc?***\"",
+        "\"redis://***@site.example\"",
+    ] {
+        assert!(said.contains(shown), "{shown}: {said}");
+    }
+    assert!(!said.contains("hidden"), "{said}");
+    let text = fs::read_to_string(folder.0.join("veche.toml")).expect("written");
+    assert!(
+        text.contains("grpc://ann:hidden@back.example:9000/rpc?key=hidden"),
+        "the file is its owner's: {text}"
+    );
+}
+
+#[test]
 fn migrate_overwrites_nothing_and_says_what_it_can_t_read() {
     let folder = Folder::new("migrate-not");
     write(&folder, "five.json", VERSION_5);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::process::Signal;
 
-use crate::support::{Options, Server, USUAL, get, until};
+use crate::support::{Options, Server, USUAL, get, skip, until};
 
 /// Debian's `nobody`.
 const NOBODY: u32 = 65_534;
@@ -71,7 +71,7 @@ impl Plant {
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("SKIPPED: files of another user take root");
+        skip("files of another user take root");
     }
     is_root
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::jwt::{SECRET, now_s, shared};
-use crate::support::{Http, Lines, Options, Server, Setup, Socket, call, setups, until};
+use crate::support::{Http, Lines, Options, Server, Setup, Socket, call, setups, skip, until};
 
 type Names = BTreeSet<String>;
 
@@ -70,9 +70,9 @@ fn a_change_of_public_names_is_in_the_changelog() {
         Some(String::from_utf8_lossy(&done.stdout).trim().to_owned())
     };
     let Some(commit) = git(&["log", "-1", "--format=%H", "--", FILE]) else {
-        return println!(
-            "SKIPPED: no git history here, so it is not known which commit changed {FILE}"
-        );
+        return skip(format_args!(
+            "no git history here, so it is not known which commit changed {FILE}"
+        ));
     };
     let touched = |arguments: &[&str]| {
         let files = git(arguments).expect("git answers");

@@ -13,8 +13,8 @@ use nix::unistd::Pid;
 use rustix::process::Signal;
 
 use crate::ask::{RELOAD, ask};
-use crate::support::now;
 use crate::support::process::kill;
+use crate::support::{now, skip};
 use crate::veche::{Veche, freeze};
 
 #[test]
@@ -81,8 +81,7 @@ fn a_worker_that_hangs_is_named_and_its_process_replaced() {
     veche.start_again();
     let server = veche.server_pid();
     if ptrace::attach(worker_of(server)) == Err(Errno::EPERM) {
-        println!("SKIPPED: this machine does not let a test debug a process");
-        return;
+        return skip("this machine does not let a test debug a process");
     }
     waitpid(worker_of(server), Some(WaitPidFlag::__WALL)).expect("it stops");
     ptrace::detach(worker_of(server), None).expect("it is stopped");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::until;
+use crate::support::{skip, until};
 use crate::veche::Veche;
 
 /// State and parent of each process.
@@ -32,8 +32,7 @@ fn as_the_first_process_it_reaps_what_it_inherits() {
     let namespace = ["--pid", "--fork", "--mount-proc", "--kill-child"];
     let is_allowed = Command::new("unshare").args(namespace).arg("true").status();
     if !is_allowed.is_ok_and(|status| status.success()) {
-        println!("SKIPPED: this machine does not let a test make a PID namespace");
-        return;
+        return skip("this machine does not let a test make a PID namespace");
     }
     let mut veche = Veche::prepare("first", "");
     veche.spawn_with(|command| {

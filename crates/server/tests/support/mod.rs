@@ -10,19 +10,26 @@ pub(crate) mod http;
 pub(crate) mod lines;
 pub(crate) mod metrics;
 pub(crate) mod nginx;
+#[path = "../../../../tests/now.rs"]
+mod now;
 pub(crate) mod process;
 pub(crate) mod server;
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 pub(crate) mod socket;
 
 use std::io::Write as _;
 use std::sync::OnceLock;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) use http::{Http, Response, call, get};
 pub(crate) use lines::Lines;
 pub(crate) use server::{Options, Server};
+pub(crate) use skip::skip;
 pub(crate) use socket::{Seen, Socket, connect_from};
+
+pub(crate) use now::now;
 
 /// How long anything may take that should take a moment; the machine may be busy with other things.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -69,7 +76,10 @@ pub(crate) fn setups() -> impl Iterator<Item = Setup> {
         let probe = veche_net::Uring::probe();
         if let Err(error) = &probe {
             // Past the harness, which shows nothing of a test that passes.
-            let _ = writeln!(std::io::stderr(), "SKIPPED: no test on io_uring: {error}");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED in part: no test on io_uring: {error}"
+            );
         }
         probe.is_ok()
     });
@@ -117,11 +127,6 @@ pub(crate) fn on_each(test: impl Fn(Setup)) {
         eprintln!("on {setup:?}");
         test(setup);
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "tests live in real time")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
 }
 
 /// Waits for something that comes by and by.

@@ -3,11 +3,12 @@
 //! Bodies and answers are those of the HTTP API. It does not know how the application asks, and where it waits.
 
 use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_types::codes::ErrorCode;
 
 use super::method::Method;
 use super::{Answers, Call};
 use crate::backend::Backend;
-use crate::context::publishing::{LIMIT_EXCEEDED, Publisher};
+use crate::context::publishing::Publisher;
 use crate::context::shared::Shared;
 use crate::context::step::Block;
 use crate::http::api_error::error_body;
@@ -67,7 +68,7 @@ fn finish(end: CallEnd<Answers>) -> Direct {
             let mut body = Vec::new();
             if !answers.write(&mut body, ANSWER_BYTES_MAX) {
                 let why = "the answer is longer than 1 MiB: ask for less";
-                body = error_body(LIMIT_EXCEEDED, why);
+                body = error_body(ErrorCode::LimitExceeded, why);
             }
             Direct::Answered(body)
         }

@@ -1,11 +1,12 @@
 //! The methods of the API: their names, and how each is carried out.
 
 use veche_hub::{ConnectionId, Question};
+use veche_types::codes::ErrorCode;
 use veche_types::nearest;
 
 use crate::backend::admin::{self, Look};
 use crate::backend::command::{self, BadCommand, Command, Target};
-use crate::backend::{Backend, METHOD_NOT_FOUND, Progress, Shape, Unwilling};
+use crate::backend::{Backend, Progress, Shape, Unwilling};
 use crate::context::shared::Shared;
 
 /// What is called.
@@ -100,10 +101,10 @@ impl Method {
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         if !shared.site.accepts_unknown_fields {
-            return self.instruct(body, backend, id, shared);
+            return self.dispatch(body, backend, id, shared);
         }
         // Nothing is done before all of it is understood.
-        let attempt = |body: &[u8]| self.instruct(body, backend, id, shared);
+        let attempt = |body: &[u8]| self.dispatch(body, backend, id, shared);
         let unknown_field = |error: &Unwilling| match error {
             Unwilling::Bad(mistake) => mistake.unknown_field(),
             Unwilling::Busy(_) => None,
@@ -111,92 +112,78 @@ impl Method {
         command::despite_unknown_fields(body, attempt, unknown_field)
     }
 
-    fn instruct(
+    fn dispatch(
         self,
         body: &[u8],
         backend: &mut Backend,
         id: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
-        let namespaces = &shared.site.namespaces;
-        let instructing = match self {
-            Self::Disconnect => command::parse_disconnect(body),
-            Self::Subscribe => command::parse_subscribe(body, namespaces),
-            Self::Unsubscribe => command::parse_unsubscribe(body, namespaces),
-            Self::Refresh => command::parse_refresh(body),
-            _ => return self.block(body, backend, id, shared),
-        };
-        backend.instruct(instructing?, id, shared)
-    }
-
-    fn block(
-        self,
-        body: &[u8],
-        backend: &mut Backend,
-        id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
-        let block = match self {
-            Self::BlockUser => command::parse_block(body),
-            Self::UnblockUser => command::parse_unblock(body),
-            Self::RevokeToken => command::parse_revoke(body),
+        match self {
+            Self::Push | Self::Publish => self.publish(body, Shape::Sum, backend, id, shared),
+            Self::Broadcast => self.publish(body, Shape::Each, backend, id, shared),
+            Self::Disconnect => backend.instruct(command::parse_disconnect(body)?, id, shared),
+            Self::Subscribe => {
+                let wanted = command::parse_subscribe(body, &shared.site.namespaces)?;
+                backend.instruct(wanted, id, shared)
+            }
+            Self::Unsubscribe => {
+                let wanted = command::parse_unsubscribe(body, &shared.site.namespaces)?;
+                backend.instruct(wanted, id, shared)
+            }
+            Self::Refresh => backend.instruct(command::parse_refresh(body)?, id, shared),
+            Self::BlockUser => backend.block(&command::parse_block(body)?, id, shared),
+            Self::UnblockUser => backend.block(&command::parse_unblock(body)?, id, shared),
+            Self::RevokeToken => backend.block(&command::parse_revoke(body)?, id, shared),
             Self::InvalidateUserTokens => {
-                command::parse_invalidate(body, shared.now.wall_ms / 1000)
+                let block = command::parse_invalidate(body, shared.now.wall_ms / 1000)?;
+                backend.block(&block, id, shared)
             }
-            _ => return self.ask(body, backend, id, shared),
-        };
-        backend.block(&block?, id, shared)
-    }
-
-    fn ask(
-        self,
-        body: &[u8],
-        backend: &mut Backend,
-        id: ConnectionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
-        let inquiry = match self {
-            Self::History => command::parse_history(body)?,
-            Self::HistoryRemove => command::parse_inquiry(body, Question::RemoveHistory)?,
-            Self::Presence => command::parse_inquiry(body, Question::Presence)?,
-            Self::PresenceStats => command::parse_inquiry(body, Question::PresenceStats)?,
-            Self::UserStatus => {
-                let user = command::parse_user(body)?;
-                return backend.user_status(&user, id, shared);
+            Self::History => backend.ask(command::parse_history(body)?, id, shared),
+            Self::HistoryRemove => {
+                let inquiry = command::parse_inquiry(body, Question::RemoveHistory)?;
+                backend.ask(inquiry, id, shared)
             }
+            Self::Presence => {
+                let inquiry = command::parse_inquiry(body, Question::Presence)?;
+                backend.ask(inquiry, id, shared)
+            }
+            Self::PresenceStats => {
+                let inquiry = command::parse_inquiry(body, Question::PresenceStats)?;
+                backend.ask(inquiry, id, shared)
+            }
+            Self::UserStatus => backend.user_status(&command::parse_user(body)?, id, shared),
             Self::Connections => {
-                let who = command::parse_connections(body)?;
-                return backend.connections(&who, id, shared);
+                backend.connections(&command::parse_connections(body)?, id, shared)
             }
             Self::Channels => {
                 let pattern = command::parse_pattern(body)?;
-                return backend.channels(pattern.as_ref(), id, shared);
+                backend.channels(pattern.as_ref(), id, shared)
             }
             Self::Info => {
                 let nodes = shared.process.nodes();
-                return Ok(backend.tell(format!("{{\"nodes\":{nodes}}}")));
+                Ok(backend.tell(format!("{{\"nodes\":{nodes}}}")))
             }
             Self::Look(look) => {
                 let shown = shared.process.look(admin::narrowed(look, body)?);
-                return Ok(backend.tell(shown));
+                Ok(backend.tell(shown))
             }
             Self::Batch | Self::Lines | Self::Unknown(None) => {
-                backend.refuse_with(METHOD_NOT_FOUND, "method not found");
-                return Ok(Progress::Done);
+                backend.refuse_with(ErrorCode::MethodNotFound, "method not found");
+                Ok(Progress::Done)
             }
             Self::Unknown(Some(meant)) => {
                 let why = format!("method not found; did you mean {meant:?}?");
-                backend.refuse_with(METHOD_NOT_FOUND, &why);
-                return Ok(Progress::Done);
+                backend.refuse_with(ErrorCode::MethodNotFound, &why);
+                Ok(Progress::Done)
             }
-            _ => return self.publish(body, backend, id, shared),
-        };
-        backend.ask(inquiry, id, shared)
+        }
     }
 
     fn publish(
         self,
         body: &[u8],
+        shape: Shape,
         backend: &mut Backend,
         id: ConnectionId,
         shared: &mut Shared,
@@ -206,10 +193,6 @@ impl Method {
         shared.scratch.payload = scratch;
         let command = parsed?;
         self.check(&command)?;
-        let shape = match self {
-            Self::Broadcast => Shape::Each,
-            _ => Shape::Sum,
-        };
         backend.publish(&command, shape, true, id, shared)
     }
 

@@ -155,9 +155,13 @@ pub fn parse_lines(bytes: &[u8]) -> Result<Vec<Numbered>, BadCommand> {
         params: Option<Box<RawValue>>,
         id: Option<Box<RawValue>>,
     }
-    let lines = serde_json::Deserializer::from_slice(bytes).into_iter::<Line<'_>>();
+    let lines = serde_json::Deserializer::from_slice(bytes).into_iter::<&RawValue>();
     let lines: Result<Vec<_>, _> = lines.take(COMMANDS_MAX + 1).collect();
     let lines = few(lines.map_err(|error| BadCommand::of_json(&error, bytes))?)?;
+    let lines = lines
+        .into_iter()
+        .map(|line| read::<Line<'_>>(line.get().as_bytes()))
+        .collect::<Result<Vec<_>, _>>()?;
     if lines.is_empty() {
         return bad("expected commands, as in {\"method\":\"publish\",\"params\":{…}}");
     }
@@ -240,5 +244,28 @@ mod tests {
         let error = parse_inquiry(br#"{"channel":"c","limit":1}"#, Question::Presence);
         let error = error.expect_err("presence has no limit");
         assert!(error.why.contains("unknown field `limit`"), "{error}");
+    }
+
+    #[test]
+    fn commands_of_the_old_form_are_objects() {
+        let methods = |text: &str| {
+            let lines = parse_lines(text.as_bytes()).map_err(|error| error.why)?;
+            Ok::<_, String>(
+                lines
+                    .into_iter()
+                    .map(|line| line.method)
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let two = "{\"method\":\"info\"}\n{\"method\":\"Channels\",\"params\":{}}";
+        assert_eq!(methods(two).expect("good"), ["info", "channels"]);
+        for text in [
+            r#"["info",{},1]"#,
+            r#"{"method":"info"}["channels",{},2]"#,
+            "7",
+        ] {
+            let expected = Err("expected a JSON object".to_owned());
+            assert_eq!(methods(text), expected, "{text}");
+        }
     }
 }

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use veche_hub::{ChannelName, Deed, Instruction, Namespaces, Payload, PayloadKind, Since};
+use veche_types::codes::{CHOSEN, CloseCode, REASON_BYTES_MAX};
 
 use super::inquiry::{Place, read};
 use super::mistakes::bad;
 use super::{BadCommand, Text, decode, json_or_binary};
 use crate::sessions::centrifuge::manner::Override;
-
-/// Longest reason of a disconnect, in bytes: what a Close frame takes (RFC 6455, section 5.5).
-const REASON_BYTES_MAX: usize = 123;
 
 /// Most connections that may be named as excepted.
 const EXCEPT_MAX: usize = 128;
@@ -149,13 +147,13 @@ pub fn parse_disconnect(bytes: &[u8]) -> Result<Instructing<'_>, BadCommand> {
             "\"whitelist\" has at most {EXCEPT_MAX} names"
         )));
     }
-    let (code, reason) = crate::context::close::DISCONNECTED;
+    let (code, reason) = CloseCode::Disconnected.parts();
     let (mut code, mut reason): (u16, Arc<str>) = (code, Arc::from(reason));
     if let Some(wanted) = wire.disconnect {
         // 0 is as good as none.
         code = wanted.code.filter(|code| *code > 0).unwrap_or(code);
         reason = Arc::from(wanted.reason.as_ref().map_or("", |reason| &reason.0));
-        if !(3000..5000).contains(&code) {
+        if !CHOSEN.contains(&code) {
             return bad("a connection is closed with a code from 3000 to 4999");
         }
         if reason.len() > REASON_BYTES_MAX {
@@ -301,7 +299,7 @@ mod tests {
         let text = br#"{"user":"ann","Disconnect":{"reason":"out","reconnect":true},"ClientWhitelist":null,"client":""}"#;
         let all = parse_disconnect(text).expect("good");
         assert!(all.instruction.means_all());
-        let (code, _) = crate::context::close::DISCONNECTED;
+        let code = CloseCode::Disconnected.code();
         let reason = Arc::from("out");
         assert_eq!(all.instruction.deed, Deed::Disconnect { code, reason });
 

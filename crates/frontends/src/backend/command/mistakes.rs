@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
+use veche_types::codes::ErrorCode;
 use veche_types::nearest;
-
-use crate::backend::{BAD_REQUEST, UNKNOWN_CHANNEL};
 
 /// What is wrong with an object; the text is for the person who wrote it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +13,7 @@ pub struct BadCommand {
     /// The text.
     pub why: String,
     /// The error code of the API.
-    pub code: u32,
+    pub code: ErrorCode,
     /// Where the name of an unknown field ends, if that is the mistake.
     unknown_field: Option<usize>,
 }
@@ -36,7 +35,7 @@ impl BadCommand {
         }
         Self {
             why,
-            code: BAD_REQUEST,
+            code: ErrorCode::BadRequest,
             unknown_field: None,
         }
     }
@@ -44,7 +43,7 @@ impl BadCommand {
     /// Returns the error for a channel of a namespace that does not exist, in the words that Centrifugo has for it.
     pub(crate) fn unknown_channel() -> Self {
         Self {
-            code: UNKNOWN_CHANNEL,
+            code: ErrorCode::UnknownChannel,
             ..Self::new("unknown channel")
         }
     }

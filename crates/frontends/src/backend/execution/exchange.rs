@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use veche_hub::{Answer, Connections, HistoryError, Listing, PresenceError, Published, UserStatus};
+use veche_types::codes::ErrorCode;
 
 use super::list::List;
-use crate::http::api_error::{INTERNAL, LIMIT_EXCEEDED, NOT_AVAILABLE, UNRECOVERABLE, write_error};
+use crate::http::api_error::write_error;
 
 /// In [`Exchange::open`] until the user's home has said how many answers to an instruction come: those that come before are
 /// taken from it, and it never reaches 0.
@@ -46,7 +47,7 @@ pub(super) enum Content {
     /// Whether a user is there, and whether he is not let in.
     UserStatus(Option<UserStatus>, bool),
     /// Its code, and what it says.
-    Refused(u32, String),
+    Refused(ErrorCode, String),
 }
 
 impl Exchange {
@@ -155,12 +156,12 @@ impl Exchange {
             // Those that can be told are lists.
             Content::Channels(_) => {
                 let why = "too many channels: ask for some of them by a pattern";
-                write_error(text, LIMIT_EXCEEDED, why);
+                write_error(text, ErrorCode::LimitExceeded, why);
             }
             Content::Connections(_) => {
                 let why =
                     "too many connections: ask for those of a user, or by the name of the client";
-                write_error(text, LIMIT_EXCEEDED, why);
+                write_error(text, ErrorCode::LimitExceeded, why);
             }
             // Answers are written when they are complete.
             Content::UserStatus(Some(status), is_blocked) => {
@@ -213,17 +214,17 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
         }
         Answer::History(Err(error)) | Answer::HistoryRemoved(Err(error)) => {
             let code = match error {
-                HistoryError::Off => NOT_AVAILABLE,
-                HistoryError::Unrecoverable => UNRECOVERABLE,
-                HistoryError::TooMany(_) => LIMIT_EXCEEDED,
-                HistoryError::Busy => INTERNAL,
+                HistoryError::Off => ErrorCode::NotAvailable,
+                HistoryError::Unrecoverable => ErrorCode::UnrecoverablePosition,
+                HistoryError::TooMany(_) => ErrorCode::LimitExceeded,
+                HistoryError::Busy => ErrorCode::Internal,
             };
             write_error(text, code, &error.to_string());
         }
         Answer::Presence(Err(error)) | Answer::PresenceStats(Err(error)) => {
             let code = match error {
-                PresenceError::Off => NOT_AVAILABLE,
-                PresenceError::TooMany => LIMIT_EXCEEDED,
+                PresenceError::Off => ErrorCode::NotAvailable,
+                PresenceError::TooMany => ErrorCode::LimitExceeded,
             };
             write_error(text, code, &error.to_string());
         }
@@ -238,7 +239,7 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
         | Answer::Channels(_)
         | Answer::Connections(_)
         | Answer::UserStatus(_) => {
-            write_error(text, INTERNAL, "internal error");
+            write_error(text, ErrorCode::Internal, "internal error");
         }
     }
 }

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::RwLock;
 
 use veche_hub::{Options, Ticket};
+use veche_types::codes::CloseCode;
 
 use super::*;
 use crate::context::blocks::{Block, Issued, NotBlocked};
-use crate::context::close::{GOING_AWAY, RESTARTING};
 use crate::context::look::Look;
 use crate::context::publishing::Publishing;
 use crate::context::site::Limits;
@@ -297,10 +297,10 @@ fn the_date_is_written_when_the_second_changes() {
 fn a_server_that_goes_says_how() {
     let mut shared = shared(Arc::new(Bare), 0);
     assert!(!shared.is_draining());
-    assert_eq!(shared.parting().words(), GOING_AWAY);
+    assert_eq!(shared.parting().words(), CloseCode::GoingAway.parts());
     shared.start_draining(Parting::Replaced);
     assert!(shared.is_draining());
-    assert_eq!(shared.parting().words(), RESTARTING);
+    assert_eq!(shared.parting().words(), CloseCode::Restarting.parts());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use veche_centrifuge::{
     RefreshResult, SubscribeResult,
 };
 use veche_hub::{ChannelName, ClientInfo, Joined, Payload, SubscribeOptions, Ticket};
+use veche_types::codes::CloseCode;
 
 use super::claims::{Connection, Granted};
 use super::commands::refuse;
@@ -19,7 +20,6 @@ use super::subscribing::join;
 use super::tokens::{Denied, counted};
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Done, State, Waiting, ping_times_ms};
-use crate::context::close::DISCONNECTED;
 use crate::context::hooks::{self, Grant, Kind};
 use crate::context::identity::token::Anonymous;
 use crate::context::identity::{Identity, Lease, Term, is_valid_user};
@@ -286,7 +286,7 @@ impl Centrifuge {
     /// this one yet.
     fn ended(&self, cx: &Context<'_>) -> Option<Done> {
         let ClientInfo { user, client, .. } = &*self.info;
-        let (code, reason) = DISCONNECTED;
+        let (code, reason) = CloseCode::Disconnected.parts();
         let is_ended = !user.is_empty() && cx.shared.is_ended_since(user, self.asked, client);
         is_ended.then(|| Done::End(code, reason.into()))
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use veche_centrifuge::{CommandError, Data, DisconnectCode, ErrorCode, Outcome};
 use veche_hub::ConnectionId;
 use veche_proto::http::Head;
+use veche_types::codes::CHOSEN;
 
 use super::commands::refuse;
 use super::connecting::unique;
@@ -21,9 +22,6 @@ use crate::context::note::NoteLevel;
 use crate::context::route::Route;
 use crate::context::shared::Shared;
 use crate::context::step::Block;
-
-/// Codes with which a session can be closed by whoever decides.
-const CLOSES: std::ops::RangeInclusive<u16> = 3000..=4999;
 
 /// What a session keeps for what it asks.
 #[derive(Default)]
@@ -305,7 +303,7 @@ impl Centrifuge {
 pub(super) fn checked(verdict: Verdict) -> Result<Verdict, &'static str> {
     match &verdict {
         Verdict::Error { code: 0, .. } => Err("an error has a code from 1 on"),
-        Verdict::Disconnect { code, .. } if !CLOSES.contains(code) => {
+        Verdict::Disconnect { code, .. } if !CHOSEN.contains(code) => {
             Err("a disconnect has a code from 3000 to 4999")
         }
         _ => Ok(verdict),

@@ -37,6 +37,7 @@ use veche_centrifuge::{
 };
 use veche_hub::{Answer, ClientInfo, ConnectionId, Ticket};
 use veche_types::Now;
+use veche_types::codes::CloseCode;
 
 use crate::context::census::About;
 use crate::context::hooks::QuestionId;
@@ -181,12 +182,11 @@ impl From<DisconnectCode> for Flow {
 
 /// The code and the words of the protocol for a close that is the server's own.
 pub(crate) fn words(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
-    use crate::context::close::{GOING_AWAY, IDLE, RESTARTING, SLOW_CONSUMER, TOO_FAST};
-    let known = match (code, reason) {
-        GOING_AWAY | RESTARTING => DisconnectCode::Shutdown,
-        SLOW_CONSUMER => DisconnectCode::Slow,
-        TOO_FAST => DisconnectCode::TooManyRequests,
-        IDLE => DisconnectCode::ConnectionClosed,
+    let known = match CloseCode::with_parts(code, reason) {
+        Some(CloseCode::GoingAway | CloseCode::Restarting) => DisconnectCode::Shutdown,
+        Some(CloseCode::SlowConsumer) => DisconnectCode::Slow,
+        Some(CloseCode::TooFast) => DisconnectCode::TooManyRequests,
+        Some(CloseCode::Idle) => DisconnectCode::ConnectionClosed,
         _ => return (code, reason.into()),
     };
     (known.code(), known.words().into())

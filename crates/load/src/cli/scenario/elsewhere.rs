@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::words::Word;
+use super::word::Word;
 
 /// Where the URLs of a file lead instead.
 #[derive(Clone, Debug, Default)]

@@ -10,10 +10,12 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use veche_terminal::Problems;
 
-use super::super::{Question, limits};
+use super::super::limits;
+use super::super::question::Question;
 use super::elsewhere::Elsewhere;
 use super::promise::Promise;
-use super::words::{KINDS, Word, Words, in_file_words};
+use super::word::Word;
+use super::words::{KINDS, Words, in_file_words};
 
 /// What a file asks for.
 #[derive(Debug)]

@@ -1,5 +1,8 @@
 //! Tests of the file: what is read, and what each mistake is told.
 
+#[path = "../../../../../tests/skip.rs"]
+mod skip;
+
 use std::time::Duration;
 
 use crate::loads::LoadPlan;
@@ -174,8 +177,7 @@ fn files_that_are_no_scenarios() {
 #[test]
 fn phases_that_run_together_share_descriptors() {
     let Some(maximum) = veche_net::descriptors::raise().expect("our own limit").to else {
-        eprintln!("SKIPPED: no limit on descriptors");
-        return;
+        return skip::skip("no limit on descriptors");
     };
     let share = maximum / 5 * 3;
     let text = |together: bool| {

@@ -3,15 +3,16 @@
 //! [`file`] reads what is asked for, [`elsewhere`] takes it to another server, the phases run one after the other or
 //! together, [`whole`] adds their reports up, [`promise`] judges them, [`text`] says it.
 
+mod args;
 mod elsewhere;
 mod figures;
 mod file;
 mod promise;
 mod text;
 mod whole;
+mod word;
 mod words;
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
@@ -19,48 +20,17 @@ use std::thread;
 use crate::Progress;
 use crate::report::model::{Check, Ledger, Report, ServerUse};
 use crate::run::is_running;
-use clap::Args;
 
-use super::screen::{self, Line};
-use super::{
+use super::running::{
     interrupts, measure, print_json, somebody_was_there, was_whole, write_page, write_timeline,
 };
-use elsewhere::{Elsewhere, Place};
+use super::screen::{self, Line};
+pub(super) use args::ScenarioArgs;
+use elsewhere::Elsewhere;
 pub(super) use figures::show_time;
 use file::{Phase, Scenario};
 pub(super) use promise::Promise;
 use veche_terminal::exit::{self, Exit, Failure};
-
-/// Flags of `bench scenario`.
-#[derive(Args, Debug)]
-pub(super) struct ScenarioArgs {
-    /// The file with the phases and the promises; see docs/guide/scenarios.md
-    file: PathBuf,
-    /// Take this scheme, host and port for each "url" of the file, such as wss://staging.example.org; paths stay
-    #[arg(long, value_name = "URL")]
-    url: Option<Place>,
-    /// The same for each "publish"; twice, if some are tcp:// and others not
-    #[arg(long, value_name = "URL")]
-    publish: Vec<Place>,
-    /// The server's process: adds its CPU time and memory, and its children's
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
-    /// A name for this run, for comparisons
-    #[arg(long, value_name = "NAME")]
-    label: Option<String>,
-    /// Print every figure of each phase, not a line
-    #[arg(long, conflicts_with = "json")]
-    full: bool,
-    /// Print the report as one JSON object and nothing else
-    #[arg(long)]
-    json: bool,
-    /// Write the report as a page
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Write the timelines of the phases as CSV, a line for each second
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-}
 
 /// Runs the scenario of a file.
 pub(super) fn run(args: &ScenarioArgs) -> Result<(), Failure> {

@@ -9,7 +9,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, FromArgMatches as _, Subcommand as _};
 use toml::de::DeValue;
 
-use super::super::Question;
+use super::super::question::Question;
+use super::word::Word;
 
 /// What a phase may ask.
 pub(super) const KINDS: [&str; 5] = ["storm", "echo", "broadcast", "push", "http"];
@@ -30,17 +31,6 @@ const NOT_HERE: [&str; 8] = [
 pub(super) struct Words {
     kind: &'static str,
     command: Command,
-}
-
-/// One word with its value as the command line has it.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Word {
-    pub(super) key: String,
-    /// The flags, or the values of what is given without a flag.
-    pieces: Vec<String>,
-    is_flag: bool,
-    /// The plain texts, to find out what a later error is about.
-    pub(super) texts: Vec<String>,
 }
 
 impl Words {
@@ -200,31 +190,6 @@ impl Words {
     fn in_file(&self, usage: &str) -> String {
         let found = self.args().find(|arg| arg.to_string() == usage);
         found.map_or_else(|| in_file_words(usage), key)
-    }
-}
-
-impl Word {
-    /// Puts other texts in the place of its own.
-    pub(super) fn change(
-        &mut self,
-        other: impl Fn(&str) -> Result<String, String>,
-    ) -> Result<(), String> {
-        for (text, piece) in self.texts.iter_mut().zip(&mut self.pieces) {
-            let changed = other(text)?;
-            // The flag, if it is one, stays in front.
-            piece.truncate(piece.len() - text.len());
-            piece.push_str(&changed);
-            *text = changed;
-        }
-        Ok(())
-    }
-
-    fn argv(&self) -> Vec<String> {
-        let mut argv = self.pieces.clone();
-        if !self.is_flag {
-            argv.insert(0, "--".to_owned());
-        }
-        argv
     }
 }
 

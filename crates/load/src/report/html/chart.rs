@@ -1,6 +1,6 @@
 //! Lines and bars as SVG. It knows axes and points, nothing of reports; colours come from the page's style sheet.
 
-use super::escape;
+use super::escape::escape;
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 250.0;

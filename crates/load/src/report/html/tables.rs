@@ -4,7 +4,7 @@ use super::super::model::{Connections, GeneratorUse, Latency, Report};
 use super::super::text::{ledger_gap, server_ended};
 use super::super::units::{bytes, count, many, rate, seconds, share, time};
 use super::super::words::Words;
-use super::escape;
+use super::escape::escape;
 
 type Cells = Vec<(String, String)>;
 

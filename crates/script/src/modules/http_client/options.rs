@@ -9,7 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use veche_calls::{Fetch, Trust};
 
 use super::super::argument::{as_number, is_token};
-use super::super::{calls, fault, json};
+use super::super::{fault, json, timeouts};
 
 /// Seconds where a script does not say.
 const TIMEOUT_S: f64 = 30.0;
@@ -157,10 +157,10 @@ impl Draft<'_> {
             };
             match key.as_str() {
                 "timeout" => {
-                    self.fetch.timeout = calls::seconds(&value, &key, TIMEOUT_S, self.name)?;
+                    self.fetch.timeout = timeouts::seconds(&value, &key, TIMEOUT_S, self.name)?;
                 }
                 "connect_timeout" => {
-                    let seconds = calls::seconds(&value, &key, CONNECT_TIMEOUT_S, self.name)?;
+                    let seconds = timeouts::seconds(&value, &key, CONNECT_TIMEOUT_S, self.name)?;
                     self.fetch.connect_timeout = seconds;
                 }
                 "redirects" => self.fetch.redirects_max = whole(REDIRECTS)? as u32,

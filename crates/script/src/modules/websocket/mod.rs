@@ -18,7 +18,8 @@ use crate::ConnectionId;
 use crate::desk::Desk;
 use veche_runtime::Dial;
 use veche_runtime::Effect;
-use veche_runtime::close::{REASON_BYTES_MAX, is_close_code};
+use veche_runtime::close::is_close_code;
+use veche_types::codes::REASON_BYTES_MAX;
 
 pub(super) fn install(
     lua: &Lua,

@@ -6,6 +6,7 @@
 //!
 //! A method says what went wrong as a value, which is raised when nothing is left that has a destructor ([`method`]).
 
+pub(crate) mod bound;
 mod row;
 mod scan;
 
@@ -26,51 +27,8 @@ use super::object;
 use crate::ConnectionId;
 use crate::desk::Desk;
 use crate::ttl;
+use bound::Bound;
 use row::{push_cell, push_row};
-
-/// A table that a VM has asked for.
-pub(crate) struct Bound {
-    pub(crate) table: Arc<Table>,
-    /// Where Lua keeps the names of the columns: it has each string once, so whoever has the same place has the same
-    /// name.
-    places: Box<[*const u8]>,
-    /// Keeps them there.
-    _names: LuaTable,
-}
-
-/// What a VM has asked for so far, by number. It never shrinks: an object's number stays good.
-#[derive(Default)]
-pub(crate) struct Tables {
-    list: Vec<Rc<Bound>>,
-}
-
-impl Tables {
-    /// The number of a table, if it has one.
-    pub(crate) fn number(&self, table: &Arc<Table>) -> Option<u32> {
-        let mut list = self.list.iter();
-        let known = list.position(|bound| Arc::ptr_eq(&bound.table, table));
-        known.map(|number| number as u32)
-    }
-
-    /// Gives a table a number; `names` are its columns', as Lua's strings.
-    pub(crate) fn keep(&mut self, table: Arc<Table>, names: LuaTable) -> mlua::Result<u32> {
-        let places = names
-            .sequence_values::<mlua::LuaString>()
-            .map(|name| Ok(name?.as_bytes().as_ptr()))
-            .collect::<mlua::Result<_>>()?;
-        self.list.push(Rc::new(Bound {
-            table,
-            places,
-            _names: names,
-        }));
-        Ok(self.list.len() as u32 - 1)
-    }
-
-    /// The table of a number that was given out.
-    pub(crate) fn table(&self, number: u32) -> Arc<Table> {
-        Arc::clone(&self.list[number as usize].table)
-    }
-}
 
 /// The methods, and what makes objects.
 pub(crate) fn functions(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<LuaTable> {

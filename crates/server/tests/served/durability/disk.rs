@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use rustix::process::Signal;
 
-use crate::support::{Options, Server, USUAL, process, until};
+use crate::support::{Options, Server, USUAL, process, skip, until};
 
 /// Folders on the disk, below the server's own.
 const FOLDERS: [&str; 2] = ["disk/history", "disk/blocks"];
@@ -134,7 +134,7 @@ fn library() -> Option<&'static Path> {
         match cc.arg(&library).arg(source).status() {
             Ok(status) => assert!(status.success(), "disk.c does not compile"),
             Err(error) => {
-                eprintln!("SKIPPED: no C compiler: {error}");
+                skip(format_args!("no C compiler: {error}"));
                 return None;
             }
         }

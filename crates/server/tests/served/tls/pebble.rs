@@ -13,7 +13,7 @@ use serde_json::json;
 use super::BOTH;
 use super::certificates::Authority;
 use super::client::{Client, trust};
-use crate::support::until;
+use crate::support::{skip, until};
 
 /// An authority with addresses, which may not run yet.
 pub(super) struct Pebble {
@@ -35,12 +35,7 @@ impl Pebble {
         let target = Path::new(env!("CARGO_BIN_EXE_veche")).ancestors().nth(2);
         let program = target.expect("a target folder").join("tools/pebble");
         if !program.exists() {
-            // Not by a macro: what those write is not seen of a test that does not fail. On a line of its own, by which
-            // tests/run knows it.
-            let _ = writeln!(
-                std::io::stderr(),
-                "\nSKIPPED: {test}: no Pebble on this machine (tests/setup/pebble.sh)"
-            );
+            skip("no Pebble on this machine (tests/setup/pebble.sh)");
             return None;
         }
         let folder = std::env::temp_dir().join(format!("veche-{test}-{}", std::process::id()));

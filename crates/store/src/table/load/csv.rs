@@ -2,8 +2,9 @@
 
 use std::io::Read;
 
+use super::fault::{Fault, Sink};
 use super::pack::Pack;
-use super::{Fault, Sink, value};
+use super::value;
 use crate::table::job::Place;
 use crate::table::schema::Schema;
 

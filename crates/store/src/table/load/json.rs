@@ -1,9 +1,9 @@
 //! JSON files: a list of objects, or one object with such a list; and lines with an object each.
 
+use super::fault::{Fault, Sink};
 use super::object::{Cursor, Objects, Stop, is_space};
 use super::pack::Pack;
 use super::window::Window;
-use super::{Fault, Sink};
 use crate::table::job::Place;
 use crate::table::schema::Schema;
 

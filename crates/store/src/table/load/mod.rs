@@ -5,6 +5,7 @@
 //! read side by side, what is in one may come before what is in another.
 
 mod csv;
+mod fault;
 mod json;
 mod object;
 pub(super) mod pack;
@@ -22,8 +23,8 @@ use parking_lot::Mutex;
 use super::Table;
 use super::bulk::Filler;
 use super::change::Put;
-use super::error::TableError;
-use super::job::{self, Clocks, Job, JobError, Place};
+use super::job::{self, Clocks, Job, JobError};
+use fault::Fault;
 use pack::Pack;
 use source::Source;
 use window::Window;
@@ -90,40 +91,6 @@ impl LoadOptions {
         }
     }
 }
-
-/// What is wrong with a file.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// It can't be read.
-    Read(String),
-    /// What stands there is refused.
-    Text(Place, String),
-    /// The table refuses a row.
-    Put(Place, TableError),
-    /// It is not about the file.
-    Job(JobError),
-}
-
-impl Fault {
-    fn of(self, file: &str) -> JobError {
-        let file = file.to_owned();
-        match self {
-            Self::Read(why) => JobError::File { file, why },
-            Self::Text(place, why) => JobError::Row { file, place, why },
-            // No row is to blame for these.
-            Self::Put(_, error @ (TableError::Full { .. } | TableError::Loading)) => error.into(),
-            Self::Put(place, error) => JobError::Row {
-                file,
-                place,
-                why: error.to_string(),
-            },
-            Self::Job(error) => error,
-        }
-    }
-}
-
-/// What takes rows, and leaves the pack empty.
-type Sink<'a> = dyn FnMut(&mut Pack) -> Result<(), Fault> + 'a;
 
 impl Table {
     /// Loads rows from a file (which may be compressed, `.gz`), from the files of a folder or from those of an archive

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::Fault;
+use super::fault::Fault;
 use crate::table::job::Place;
 
 /// What is read at a time, in bytes.

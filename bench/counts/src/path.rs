@@ -1,0 +1,26 @@
+//! A path that is counted: a closure that was set up and is run once.
+
+use std::fmt;
+
+/// A path, set up and not yet run.
+pub struct Path(Box<dyn FnMut() -> Result<(), String>>);
+
+impl Path {
+    pub(crate) fn new(run: impl FnMut() -> Result<(), String> + 'static) -> Self {
+        Self(Box::new(run))
+    }
+
+    /// Runs it, once.
+    ///
+    /// # Errors
+    /// It did not do what it is counted for.
+    pub fn run(&mut self) -> Result<(), String> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Path")
+    }
+}

@@ -1,0 +1,54 @@
+//! Messages as lists of fields: each says once which fields it has, for both encodings.
+
+use crate::data::{Data, Delta};
+
+/// What can be written: a list of fields, told in the order in which they are to stand.
+pub(crate) trait Message {
+    /// Whether JSON has the fields of this message with their zero values too, as clients of old expect of some.
+    const KEEPS_ZEROS: bool = false;
+
+    /// Tells all fields.
+    fn write(&self, fields: &mut impl Fields);
+}
+
+/// Takes the fields of one message: Protobuf goes by the number, JSON by the name. Zero values are left out.
+pub(crate) trait Fields {
+    fn text(&mut self, number: u32, name: &'static str, value: &str);
+    fn unsigned(&mut self, number: u32, name: &'static str, value: u64);
+    fn signed(&mut self, number: u32, name: &'static str, value: i64);
+    fn flag(&mut self, number: u32, name: &'static str, value: bool);
+    /// Data of a publication.
+    fn payload(&mut self, number: u32, name: &'static str, value: Data<'_>, delta: Delta);
+    /// A message that is there even if it is empty.
+    fn message(&mut self, number: u32, name: &'static str, value: &impl Message);
+    fn messages(&mut self, number: u32, name: &'static str, values: &[impl Message]);
+    fn texts(&mut self, number: u32, name: &'static str, entries: &[(&str, &str)]);
+    fn map(&mut self, number: u32, name: &'static str, entries: &[(&str, impl Message)]);
+
+    fn data(&mut self, number: u32, name: &'static str, value: Option<Data<'_>>) {
+        if let Some(data) = value {
+            self.payload(number, name, data, Delta::Off);
+        }
+    }
+
+    fn optional(&mut self, number: u32, name: &'static str, value: Option<&impl Message>) {
+        if let Some(message) = value {
+            self.message(number, name, message);
+        }
+    }
+}
+
+impl<M: Message> Message for &M {
+    const KEEPS_ZEROS: bool = M::KEEPS_ZEROS;
+
+    fn write(&self, fields: &mut impl Fields) {
+        (**self).write(fields);
+    }
+}
+
+/// A message without fields.
+pub(crate) struct Empty;
+
+impl Message for Empty {
+    fn write(&self, _fields: &mut impl Fields) {}
+}

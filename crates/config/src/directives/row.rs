@@ -1,0 +1,339 @@
+//! What a row of the table of directives is made of.
+
+use std::time::Duration;
+
+use veche_frontends::registry::PROTOCOLS;
+use veche_types::nearest;
+
+use crate::value::Kind;
+
+/// A table of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Server,
+    AccessLog,
+    Listen,
+    Acme,
+    App,
+    Service,
+    Route,
+    Namespace,
+    History,
+    Limits,
+    Jwt,
+    SubscriptionJwt,
+    IdentityHook,
+    Hooks,
+    Pam,
+    Events,
+    Api,
+    Admin,
+}
+
+impl Section {
+    /// In the order of the reference.
+    pub(crate) const ALL: [Self; 18] = [
+        Self::Server,
+        Self::AccessLog,
+        Self::Listen,
+        Self::Acme,
+        Self::App,
+        Self::Service,
+        Self::Route,
+        Self::Namespace,
+        Self::History,
+        Self::Limits,
+        Self::Jwt,
+        Self::SubscriptionJwt,
+        Self::IdentityHook,
+        Self::Hooks,
+        Self::Pam,
+        Self::Events,
+        Self::Api,
+        Self::Admin,
+    ];
+
+    /// Its name in the file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::AccessLog => "access_log",
+            Self::Listen => "listen",
+            Self::Acme => "acme",
+            Self::App => "app",
+            Self::Service => "service",
+            Self::Route => "route",
+            Self::Namespace => "namespace",
+            Self::History => "history",
+            Self::Limits => "limits",
+            Self::Jwt => "jwt",
+            Self::SubscriptionJwt => "subscription_jwt",
+            Self::IdentityHook => "identity_hook",
+            Self::Hooks => "hooks",
+            Self::Pam => "pam",
+            Self::Events => "events",
+            Self::Api => "api",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Returns the section that had this name in an earlier version.
+    pub(crate) fn formerly(name: &str) -> Option<Self> {
+        match name {
+            "hook" => Some(Self::IdentityHook),
+            _ => None,
+        }
+    }
+
+    /// Returns the section of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// Returns the section that this name most likely stands for.
+    pub(crate) fn meant_by(name: &str) -> Option<Self> {
+        let near = || nearest(name, Self::ALL.map(Self::name)).and_then(Self::named);
+        Self::named(name)
+            .or_else(|| Self::formerly(name))
+            .or_else(near)
+    }
+
+    /// As written above its directives.
+    pub(crate) fn header(self) -> &'static str {
+        match self {
+            Self::Server => "[server]",
+            Self::AccessLog => "[access_log]",
+            Self::Listen => "[[listen]]",
+            Self::Acme => "[acme]",
+            Self::App => "[[app]]",
+            Self::Service => "[[service]]",
+            Self::Route => "[[route]]",
+            Self::Namespace => "[[namespace]]",
+            Self::History => "[history]",
+            Self::Limits => "[limits]",
+            Self::Jwt => "[jwt]",
+            Self::SubscriptionJwt => "[subscription_jwt]",
+            Self::IdentityHook => "[identity_hook]",
+            Self::Hooks => "[hooks]",
+            Self::Pam => "[pam]",
+            Self::Events => "[events]",
+            Self::Api => "[api]",
+            Self::Admin => "[admin]",
+        }
+    }
+
+    /// Whether there may be several.
+    pub(crate) fn repeats(self) -> bool {
+        matches!(
+            self,
+            Self::Listen | Self::App | Self::Service | Self::Route | Self::Namespace
+        )
+    }
+
+    /// What it is for.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a test writes the reference from it")
+    )]
+    pub(crate) fn doc(self) -> &'static str {
+        match self {
+            Self::Server => "The process: its threads, log and control socket.",
+            Self::AccessLog => {
+                "A log file with a line for each answered request and each finished WebSocket session. Disabled unless `file` is set."
+            }
+            Self::Listen => {
+                "An address to listen on and its role. One section per address, at least one. A peer that is silent for a minute is probed by TCP (keep-alive), then every 15 seconds, and after four probes without an answer its connection ends: a vanished peer is detected within two minutes."
+            }
+            Self::Acme => {
+                "The issuer of certificates for listeners with `tls = { acme = [\"NAME\"] }`, and their storage. Without the section the defaults apply. See [the guide](../guide/tls.md#certificates-by-acme)."
+            }
+            Self::App => {
+                "A script for routes with `handler = \"lua\"`. It runs once in each worker, for all its routes together. A script without options can be named by its route, without a section."
+            }
+            Self::Service => {
+                "A script that runs without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own on one of the workers."
+            }
+            Self::Route => {
+                "The requests of a handler. The most specific path wins, whatever the order in the file: a literal segment over a parameter, a parameter over a prefix."
+            }
+            Self::Namespace => {
+                "Options of channels, by the part of their name before `:`. Channels of a namespace without a section have no history. See [the guide](../guide/history.md)."
+            }
+            Self::History => {
+                "Storage of history on disk, beyond the life of the server process. See [the guide](../guide/history.md#on-disk)."
+            }
+            Self::Limits => {
+                "Limits per client and in total. The defaults suit a server on the open internet."
+            }
+            Self::Jwt => {
+                "Verification of tokens for routes with `identity = \"jwt\"`: issuers and keys. See [the guide](../guide/identity.md)."
+            }
+            Self::SubscriptionJwt => {
+                "Keys and rules for the subscription tokens of routes with `handler = \"centrifuge\"` and `identity = \"jwt\"`, where they differ from those of connection tokens. Without the section `[jwt]` applies to both; with it nothing of `[jwt]` applies to subscription tokens."
+            }
+            Self::IdentityHook => {
+                "Requests to the back end for the user of a handshake, for routes with `identity = \"http:URL\"`. See [the guide](../guide/identity.md)."
+            }
+            Self::Hooks => {
+                "Requests to the back end that decide on commands of clients on routes with `handler = \"centrifuge\"`, as Centrifugo's proxies do. Each kind of command has a URL of its own, and those without one have no hook; `[[namespace]]` determines the channels. See [the guide](../guide/hooks.md)."
+            }
+            Self::Pam => {
+                "Checks of passwords by the machine's PAM, for routes with `identity = \"pam:SERVICE\"`. See [the guide](../guide/identity.md#passwords-of-the-machine)."
+            }
+            Self::Events => {
+                "Reports of changes of channels and users to the back end. See [the guide](../guide/events.md)."
+            }
+            Self::Api => {
+                "The API for the back end, on every internal listener under `/api/` and on routes with `handler = \"api\"`."
+            }
+            Self::Admin => {
+                "The operator's page, on every internal listener under `/admin/`: live figures, channels and users, the log. Disabled without a key. See [the guide](../guide/admin.md)."
+            }
+        }
+    }
+}
+
+/// One row.
+#[derive(Debug)]
+pub(crate) struct Directive {
+    pub section: Section,
+    pub name: &'static str,
+    pub kind: Kind,
+    pub default: Default,
+    /// Of `[[route]]`: see [`Directive::handlers`]; empty for all.
+    pub handlers: &'static [&'static str],
+    pub change: Change,
+    /// Markdown, one paragraph.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a test writes the reference from it")
+    )]
+    pub doc: &'static str,
+}
+
+impl Directive {
+    /// Returns the handlers that it means something to; none where it means something to all.
+    pub fn handlers(&self) -> impl Iterator<Item = &'static str> {
+        self.handlers.iter().flat_map(|word| {
+            let protocols = PROTOCOLS.iter().filter(move |protocol| match *word {
+                EACH_PROTOCOL => true,
+                ITS_PROTOCOLS => protocol.takes(self.name),
+                _ => false,
+            });
+            let other = Some(*word).filter(|word| OTHER_HANDLERS.contains(word));
+            protocols.map(|protocol| protocol.name).chain(other)
+        })
+    }
+
+    /// Whether it means something to a handler.
+    pub fn concerns(&self, handler: &str) -> bool {
+        self.handlers.is_empty() || self.handlers().any(|one| one == handler)
+    }
+}
+
+impl Section {
+    /// Makes a row of this section that a reload changes.
+    pub(super) const fn row(
+        self,
+        name: &'static str,
+        kind: Kind,
+        default: Default,
+        doc: &'static str,
+    ) -> Directive {
+        Directive {
+            section: self,
+            name,
+            kind,
+            default,
+            handlers: &[],
+            change: Change::Reload,
+            doc,
+        }
+    }
+}
+
+impl Directive {
+    /// Makes it a row that only a restart changes.
+    pub(super) const fn at_restart(self) -> Self {
+        Self {
+            change: Change::Restart,
+            ..self
+        }
+    }
+}
+
+/// What counts where the file says nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Default {
+    /// The file has to say it.
+    Required,
+    /// Nothing; in words, what that means.
+    Unset(
+        #[cfg_attr(
+            not(test),
+            expect(dead_code, reason = "a test writes the reference from it")
+        )]
+        &'static str,
+    ),
+    /// This, in TOML.
+    Toml(&'static str),
+}
+
+/// When a change takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Reload,
+    Restart,
+}
+
+/// Handlers that are no client protocols.
+const OTHER_HANDLERS: [&str; 3] = ["static", "api", "lua"];
+
+/// The names that `handler` takes: client protocols first.
+pub(crate) static HANDLERS: [&str; PROTOCOLS.len() + OTHER_HANDLERS.len()] = {
+    let mut all = [""; PROTOCOLS.len() + OTHER_HANDLERS.len()];
+    let mut next = 0;
+    while next < all.len() {
+        all[next] = match next.checked_sub(PROTOCOLS.len()) {
+            None => PROTOCOLS[next].name,
+            Some(other) => OTHER_HANDLERS[other],
+        };
+        next += 1;
+    }
+    all
+};
+
+/// Among a directive's handlers: each client protocol.
+const EACH_PROTOCOL: &str = "each protocol";
+/// Among a directive's handlers: each client protocol that has the directive among its options.
+const ITS_PROTOCOLS: &str = "protocols with this option";
+
+/// Handlers that open WebSockets.
+pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &[EACH_PROTOCOL, "api", "lua"];
+/// An application, and client protocols with this option.
+pub(crate) const APP_HANDLERS: &[&str] = &[ITS_PROTOCOLS, "lua"];
+/// Client protocols with this option alone.
+pub(crate) const PROTOCOL_HANDLERS: &[&str] = &[ITS_PROTOCOLS];
+/// The names that `role` takes.
+pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];
+
+/// What `rotate` is made of.
+pub(super) const ROTATE: Kind = Kind::Size {
+    min: 4 << 10,
+    max: 1 << 40,
+    words: &[],
+};
+/// What `keep` is made of.
+pub(super) const KEEP: Kind = Kind::Integer {
+    min: 1,
+    max: 1_000,
+    words: &[],
+};
+
+pub(super) const NETWORKS: Kind = Kind::List {
+    expected: "networks such as [\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]",
+};
+
+pub(super) const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}

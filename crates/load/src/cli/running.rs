@@ -1,0 +1,210 @@
+//! One run of the load tester: its report, where that goes, and how the command ends.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::thread;
+use std::time::SystemTime;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use veche_terminal::exit::{self, Exit, Failure};
+
+use super::options::{Common, Output};
+use super::{plan, screen};
+use crate::Progress;
+use crate::plan::Plan;
+use crate::report::{Report, files, html, text};
+use crate::run::{Around, RunError, run as run_plan};
+
+/// One run and its report.
+pub(super) fn measure(
+    kind: &str,
+    common: &Common,
+    plan: Plan,
+    pid: Option<u32>,
+    interrupts: &AtomicUsize,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, Failure> {
+    let settings = plan::settings(common, &plan);
+    let started = started();
+    let report = run_plan(
+        plan,
+        Around {
+            pid,
+            interrupts,
+            stop,
+            member: Some(itself()?),
+            hold_ns: plan::ns(common.hold.unwrap_or_default()),
+            progress,
+        },
+    );
+    let mut report = report.map_err(|error| not_run(&error))?;
+    kind.clone_into(&mut report.kind);
+    report.started = started;
+    report.settings = settings;
+    Ok(report)
+}
+
+/// The time of a report, as RFC 3339.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "when a report was made is not in its arguments"
+)]
+pub(super) fn started() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+/// Why there is no report.
+pub(super) fn not_run(error: &RunError) -> Failure {
+    let exit = match error {
+        RunError::NoProcess(_) => Exit::Usage,
+        RunError::System(_) => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+/// This program as one process of several.
+pub(super) fn itself() -> Result<Command, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(Exit::Failed, format!("this program: {error}")))?;
+    let mut command = Command::new(program);
+    command.args(["bench", "member"]);
+    Ok(command)
+}
+
+/// Gives out the report in the forms that were asked for.
+pub(super) fn deliver(report: &Report, output: &Output) -> Result<(), Failure> {
+    write_page(report, output.html.as_deref())?;
+    write_timeline(report, output.csv.as_deref())?;
+    if let Some(file) = &output.hgrm {
+        // Without answers there is no distribution, but the file does not stay as an earlier run left it.
+        write_file(file, &files::hgrm(report).unwrap_or_default())?;
+    }
+    if output.json {
+        print_json(report)
+    } else {
+        exit::print(format_args!("{}", text::text(report, screen::style())))
+    }
+}
+
+pub(super) fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
+    let Some(file) = file else {
+        return Ok(());
+    };
+    let page = html::html(report).map_err(unwritable)?;
+    write_file(file, &page)
+}
+
+pub(super) fn write_timeline(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
+    let Some(file) = file else {
+        return Ok(());
+    };
+    let csv = files::csv(report)
+        .map_err(|error| Failure::new(Exit::Failed, format!("the timeline: {error}")))?;
+    write_file(file, &csv)
+}
+
+fn write_file(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(file, text)
+        .map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", file.display())))
+}
+
+pub(super) fn print_json(report: &Report) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(report).map_err(unwritable)?;
+    exit::print_line(format_args!("{json}"))
+}
+
+pub(super) fn unwritable(error: serde_json::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("the report: {error}"))
+}
+
+/// Fails if the run was interrupted.
+pub(super) fn was_whole(report: &Report) -> Result<(), Failure> {
+    if report.interrupted {
+        let words = "interrupted: the report is partial, of what was measured until then";
+        return Err(Failure::new(Exit::Interrupted, words));
+    }
+    Ok(())
+}
+
+/// What a shell gets back.
+pub(super) fn verdict(report: &Report) -> Result<(), Failure> {
+    was_whole(report)?;
+    somebody_was_there(report)?;
+    let faults = report.ledger.as_ref().map_or(0, |ledger| {
+        ledger.lost + ledger.duplicated + ledger.reordered + ledger.corrupted
+    });
+    let counts = [
+        (report.errors.count(), "errors"),
+        (report.messages.unanswered, "without an answer"),
+        (report.messages.duplicated, "answers that came again"),
+        (faults, "faults in the ledger"),
+    ];
+    let mut said: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if report.incomplete {
+        let lost = &report.generator.lost;
+        let of = report.settings.processes;
+        said.insert(0, format!("{} of {of} processes lost", lost.len()));
+    }
+    if !said.is_empty() {
+        let words = format!("not all went well: {}; see the report", said.join(", "));
+        return Err(Failure::new(Exit::Errors, words));
+    }
+    Ok(())
+}
+
+/// Fails if no connection was opened at all.
+pub(super) fn somebody_was_there(report: &Report) -> Result<(), Failure> {
+    let errors = &report.errors;
+    // Of a run that was cut short, or of which a part is missing, nobody knows.
+    let is_whole = !report.interrupted && !report.incomplete;
+    if report.connections.opened == 0 && is_whole {
+        let (exit, cause) = if errors.refused > 0 {
+            (Exit::NoServer, "refused")
+        } else if errors.tls > 0 {
+            (Exit::Refused, "tls")
+        } else if errors.bad_handshake > 0 {
+            (Exit::Refused, "bad_handshake")
+        } else if errors.reset > 0 {
+            // It was there, and did not want us.
+            (Exit::Refused, "reset")
+        } else if errors.timed_out > 0 {
+            (Exit::NoServer, "timed_out")
+        } else {
+            (Exit::Failed, "system")
+        };
+        let why = errors
+            .examples
+            .get(cause)
+            .or_else(|| errors.examples.values().next())
+            .map_or("unknown", String::as_str);
+        return Err(Failure::new(
+            exit,
+            format!("{}: no connection was opened: {why}", report.target),
+        ));
+    }
+    Ok(())
+}
+
+/// Counts Ctrl-C and SIGTERM.
+pub(super) fn interrupts() -> Result<Arc<AtomicUsize>, Failure> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| Failure::new(Exit::Failed, format!("signals: {error}")))?;
+    let counted = Arc::clone(&count);
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            counted.fetch_add(1, SeqCst);
+        }
+    });
+    Ok(count)
+}

@@ -1,0 +1,134 @@
+//! The end of a run that is over its budget: a hook that raises an error at every instruction.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+
+use mlua::ffi::{self, lua_State};
+
+/// Why a run is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doom {
+    Budget,
+    /// The VM has taken too much.
+    Memory,
+    /// The VM has grown while the process is short of memory.
+    Process,
+}
+
+/// Also from the signal's handler, and from within an allocation: from now on the hook looks at each instruction of whatever runs.
+pub(crate) fn doom(state: *mut lua_State, why: Doom) {
+    // A run that takes too much memory has no reprieve, however long it has run.
+    if IS_HOOKED.replace(true) && (DOOM.get() == why || why == Doom::Budget) {
+        return;
+    }
+    DOOM.set(why);
+    REPRIEVE.set(match why {
+        Doom::Budget => Reprieve::Asked,
+        Doom::Memory | Doom::Process => Reprieve::Over,
+    });
+    // SAFETY: async-signal-safe by LuaJIT's design, as its own interpreter does it; `state` runs on this very thread.
+    unsafe { ffi::lua_sethook(state, Some(end_run), ffi::LUA_MASKCOUNT, 1) };
+}
+
+/// What a run over its budget is left, since it may not be at fault: the collector's work falls on whoever runs.
+#[derive(Clone, Copy)]
+enum Reprieve {
+    /// Its time begins with the next instruction.
+    Asked,
+    /// It lasts since then, for so many instructions so far.
+    Runs { since_ns: u64, instructions: u32 },
+    /// It is over.
+    Over,
+}
+
+thread_local! {
+    /// Of the run on this thread.
+    static REPRIEVE: Cell<Reprieve> = const { Cell::new(Reprieve::Over) };
+    static DOOM: Cell<Doom> = const { Cell::new(Doom::Budget) };
+    /// The hook is set.
+    static IS_HOOKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Most CPU time of a reprieve.
+const REPRIEVE_NS: u64 = 5_000_000;
+/// Most instructions of it, which take a few milliseconds.
+const REPRIEVE_INSTRUCTIONS: u32 = 200_000;
+/// The clock is read for so many instructions, each of which may be the call of something long, then now and then.
+const WATCHED_CLOSELY: u32 = 64;
+
+/// Whether an instruction is one too many.
+fn is_over() -> bool {
+    let (next, is_over) = match REPRIEVE.get() {
+        Reprieve::Over => return true,
+        Reprieve::Asked => {
+            let since_ns = super::system::own_cpu_ns();
+            let next = Reprieve::Runs {
+                since_ns,
+                instructions: 0,
+            };
+            (next, false)
+        }
+        Reprieve::Runs {
+            since_ns,
+            instructions,
+        } => {
+            let instructions = instructions + 1;
+            let looks = instructions < WATCHED_CLOSELY || instructions % WATCHED_CLOSELY == 0;
+            let is_late = looks && super::system::own_cpu_ns() - since_ns >= REPRIEVE_NS;
+            let next = Reprieve::Runs {
+                since_ns,
+                instructions,
+            };
+            (next, is_late || instructions >= REPRIEVE_INSTRUCTIONS)
+        }
+    };
+    REPRIEVE.set(if is_over { Reprieve::Over } else { next });
+    is_over
+}
+
+/// Returns whether the run that is under way on this thread is to end. Long operations in Rust ask it now and then and
+/// give up; Lua ends the run at its next instruction.
+#[inline]
+pub(crate) fn is_run_over() -> bool {
+    IS_HOOKED.get()
+}
+
+/// Returns whether the hook was set, and takes it for gone.
+#[inline]
+pub(super) fn unhook() -> bool {
+    IS_HOOKED.replace(false)
+}
+
+/// Why it is.
+pub(crate) fn why_over() -> &'static CStr {
+    match DOOM.get() {
+        Doom::Budget => OVER_BUDGET,
+        Doom::Memory => OVER_MEMORY,
+        Doom::Process => SHORT_OF_MEMORY,
+    }
+}
+
+const OVER_BUDGET: &CStr = c"it ran too long without waiting and was stopped: see cpu_budget";
+
+const OVER_MEMORY: &CStr = c"not enough memory: the application is over its limit";
+
+const SHORT_OF_MEMORY: &CStr = c"not enough memory: the server is over its memory_limit";
+
+/// Once it raises an error it does so at every instruction, so that no `pcall` keeps the run alive.
+unsafe extern "C-unwind" fn end_run(state: *mut lua_State, _: *mut ffi::lua_Debug) {
+    if matches!(REPRIEVE.get(), Reprieve::Asked) {
+        // The reprieve is the run's: the collector goes on when that is over.
+        // SAFETY: sets the collector's threshold.
+        unsafe { ffi::lua_gc(state, ffi::LUA_GCSTOP, 0) };
+    }
+    if !is_over() {
+        return;
+    }
+    // SAFETY: called by Lua, so an error is caught by it; no Rust value lives in this frame.
+    unsafe {
+        ffi::luaL_where(state, 0);
+        ffi::lua_pushstring(state, why_over().as_ptr());
+        ffi::lua_concat(state, 2);
+        ffi::lua_error(state)
+    }
+}
