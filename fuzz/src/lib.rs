@@ -4,6 +4,7 @@ pub mod centrifuge;
 pub mod connection;
 pub mod http;
 pub mod proxy;
+pub mod runtime;
 pub mod script;
 pub mod session;
 pub mod table;

@@ -6,7 +6,7 @@ use veche_calls::{Call, CallId, Outcome};
 use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, NotRenewed, Shared};
 use veche_outbound::Port;
-use veche_script::{Answer, Dial, Token};
+use veche_runtime::{Answer, Dial, Runtime, Token};
 
 use super::here::Here;
 
@@ -121,7 +121,7 @@ impl Here {
             Err(why) => Answer::No(why.to_string()),
         };
         self.run(renewal.app, None, shared, |app, now| {
-            app.answer(Token(renewal.ticket), &answer, now);
+            app.runtime.answer(Token(renewal.ticket), &answer, now);
         });
     }
 
@@ -138,7 +138,7 @@ impl Here {
             };
             // A VM that has no time for it now keeps it for its turn.
             self.run(AppId(id.app), None, shared, |app, now| {
-                app.replied(Token(id.token), outcome, now);
+                app.runtime.replied(Token(id.token), outcome, now);
             });
         }
     }

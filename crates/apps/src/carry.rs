@@ -15,7 +15,7 @@ use veche_hub::{
 };
 use veche_proto::http::Status;
 use veche_proto::websocket::MessageKind;
-use veche_script::{About, Answer, Effect, Level, Token, WantedPlace};
+use veche_runtime::{About, Answer, Effect, HandshakeReply, Level, Runtime, Token, WantedPlace};
 use veche_types::codes::CloseCode;
 
 use super::here::{Direct, Here, LOG, later};
@@ -40,16 +40,16 @@ impl Here {
         // What answers bring about within the loop comes in the next round.
         loop {
             let app = self.apps.get_mut(usize::from(id.0))?.as_mut()?;
-            if let Some(slow) = app.vm.take_slow() {
-                let what = || format!("{}: {}", app.volume.app.name, slow.handler);
+            if let Some(slow) = app.runtime.take_slow() {
+                let what = || format!("{}: {}", app.volume.name(), slow.handler);
                 let journal = &mut shared.ports.outboxes.journal;
                 journal.took(SlowKind::Handler, slow.ms, what);
             }
-            if !app.vm.has_effects() {
+            if !app.runtime.has_effects() {
                 return direct;
             }
             let mut effects = std::mem::take(&mut self.spare);
-            app.vm.take_effects(&mut effects);
+            app.runtime.take_effects(&mut effects);
             let mut refused = Vec::new();
             let mut joined = Vec::new();
             let (list, bytes) = effects.drain();
@@ -61,7 +61,7 @@ impl Here {
                         if sending == Sending::Full
                             && let Some(app) = self.app(id)
                         {
-                            app.vm.full(to);
+                            app.runtime.full(to);
                         }
                     }
                     Effect::Close { of, code, reason } => {
@@ -163,13 +163,13 @@ impl Here {
                     Effect::End { to, is_whole } => {
                         // Those who write beside the function that has ended.
                         let late = self.writers.remove(&to).unwrap_or_default();
-                        let words = || veche_script::GONE.to_owned();
+                        let words = || veche_runtime::GONE.to_owned();
                         refused.extend(late.into_iter().map(|token| (token, words())));
                         let end = AppAnswer::End { is_whole };
                         shared.ports.app_answers.push_back((to, end));
                     }
-                    Effect::Verdict { of, verdict } => {
-                        let verdict = Direct::Verdict(self::verdict(verdict));
+                    Effect::Handshake { of, reply } => {
+                        let verdict = Direct::Verdict(verdict(reply));
                         answer(current, of, verdict, &mut direct, shared);
                     }
                     Effect::SendFar {
@@ -207,7 +207,7 @@ impl Here {
                     }
                     Effect::Dial { token, dial } => self.dial(id, token, *dial),
                     Effect::HangUp { token } => self.hang_up(id, token),
-                    Effect::Ruled { question, ruling } => self.ruled(question, ruling, shared),
+                    Effect::Hook { number, response } => self.ruled(number, response, shared),
                     Effect::Ready { of } => shared.app_ready.push(of),
                     Effect::Failed { of } => {
                         let (code, reason) = CloseCode::Failed.parts();
@@ -229,14 +229,14 @@ impl Here {
             for (token, words) in refused {
                 let words = Answer::Failed(words);
                 if let Some(Some(app)) = self.apps.get_mut(usize::from(id.0)) {
-                    app.answer(token, &words, shared.now);
+                    app.runtime.answer(token, &words, shared.now);
                 }
             }
             for (token, settled) in joined {
                 if let Some(Some(app)) = self.apps.get_mut(usize::from(id.0)) {
                     match settled {
-                        Settled::Done => app.answer(token, &Answer::Done, shared.now),
-                        Settled::Place(outcome) => app.replied(token, outcome, shared.now),
+                        Settled::Done => app.runtime.answer(token, &Answer::Done, shared.now),
+                        Settled::Place(outcome) => app.runtime.replied(token, outcome, shared.now),
                     }
                 }
             }
@@ -351,7 +351,7 @@ impl Here {
 
     pub(super) fn app_name(&self, id: AppId) -> &str {
         let app = self.apps.get(usize::from(id.0)).and_then(Option::as_ref);
-        app.map_or("", |app| app.volume.app.name.as_str())
+        app.map_or("", |app| app.volume.name())
     }
 
     fn log(&self, id: AppId, level: Level, text: &str, about: Option<&About>) {
@@ -395,10 +395,10 @@ fn answer(
     }
 }
 
-fn verdict(verdict: veche_script::Verdict) -> Verdict {
-    match verdict {
-        veche_script::Verdict::Accept { user, protocol } => Verdict::Accept { user, protocol },
-        veche_script::Verdict::Refuse {
+fn verdict(reply: HandshakeReply) -> Verdict {
+    match reply {
+        HandshakeReply::Accept { user, protocol } => Verdict::Accept { user, protocol },
+        HandshakeReply::Refuse {
             status,
             headers,
             body,

@@ -11,7 +11,7 @@ use veche_frontends::command::{self, Target};
 use veche_frontends::{AppId, Direct, DirectCall, Shared};
 use veche_hub::{Answer, ConnectionId, PayloadKind, Ticket};
 use veche_proto::websocket::MessageKind;
-use veche_script::Token;
+use veche_runtime::{Runtime, Token};
 
 use super::here::Here;
 use super::journal::{Entry, Journal};
@@ -158,7 +158,7 @@ impl Here {
         };
         if let Some(outcome) = self.go_on_with(number, shared) {
             self.run(app, None, shared, |app, now| {
-                app.replied(token, outcome, now);
+                app.runtime.replied(token, outcome, now);
             });
         }
     }

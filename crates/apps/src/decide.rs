@@ -11,8 +11,8 @@ use veche_frontends::hooks::{Asker, Verdict};
 use veche_frontends::{AppId, Shared};
 use veche_hub::{ConnectionId, Payload, PayloadKind};
 use veche_logging::Seldom;
-use veche_script::hooks::{Asked, Blob, Caller, Data, Hook, Ruling};
-use veche_script::{Now, Vm};
+use veche_runtime::hooks::{Blob, Data, Hook, HookCaller, HookRequest, HookResponse};
+use veche_runtime::{Event, Runtime};
 
 use super::here::{Here, LOG};
 
@@ -69,6 +69,12 @@ impl Questions {
         Some(waiting)
     }
 
+    /// What an application was asked before it had begun: newer code may be asked instead.
+    pub(super) fn not_begun(&self, app: AppId) -> impl Iterator<Item = (u64, HookRequest<'_>)> {
+        let own = self.waiting.iter().filter(move |(_, one)| one.app == app);
+        own.filter_map(|(number, one)| Some((*number, asked(one.question.as_deref()?))))
+    }
+
     fn count(&mut self, AppId(app): AppId, kind: Kind) -> &mut usize {
         let place = usize::from(app);
         if self.counts.len() <= place {
@@ -99,7 +105,7 @@ impl Here {
             let verdicts = &mut shared.ports.verdicts;
             return verdicts.push_back((session, id, Verdict::Failed));
         }
-        let is_starting = self.app(app).is_some_and(|app| app.vm.is_starting());
+        let is_starting = self.app(app).is_some_and(|app| app.runtime.is_starting());
         self.questions.last += 1;
         let number = self.questions.last;
         let due_ms = match timeout_ms {
@@ -122,20 +128,10 @@ impl Here {
         }
         let asked = asked(question);
         self.run(app, None, shared, |app, now| {
-            app.vm.decide(number, &asked, now);
+            let request = &asked;
+            app.runtime
+                .handle_event(Event::Hook { number, request }, now);
         });
-    }
-
-    /// Asks newer code what older code was asked and has not begun to decide.
-    pub(super) fn ask_again(&self, app: AppId, older: &mut Vm, newer: &mut Vm, now: Now) {
-        for (number, waiting) in &self.questions.waiting {
-            if let Some(question) = &waiting.question
-                && waiting.app == app
-                && older.withdraw_question(*number)
-            {
-                newer.decide(*number, &asked(question), now);
-            }
-        }
     }
 
     /// Gives up what has taken too long.
@@ -154,17 +150,15 @@ impl Here {
                 continue;
             };
             self.run(app, None, shared, |app, now| {
-                for vm in app.vms() {
-                    vm.decide_no_more(number, now);
-                }
+                app.runtime.handle_event(Event::HookGone { number }, now);
             });
             // Where no VM knows it any more it is over all the same.
-            self.ruled(number, Ruling::Failed, shared);
+            self.ruled(number, HookResponse::Failed, shared);
         }
     }
 
     /// An application has decided.
-    pub(super) fn ruled(&mut self, number: u64, ruling: Ruling, shared: &mut Shared) {
+    pub(super) fn ruled(&mut self, number: u64, ruling: HookResponse, shared: &mut Shared) {
         let Some(Waiting {
             session,
             id,
@@ -202,9 +196,11 @@ impl Here {
     }
 }
 
-/// The VM's code is in force from now on.
-pub(super) fn decides_on(vm: &Vm, kinds: &Kinds) {
-    kinds.set(vm.hooks().map(|hook| match hook {
+/// The application's code is in force from now on.
+pub(super) fn decides_on(runtime: &impl Runtime, kinds: &Kinds) {
+    let hooks = Hook::ALL.into_iter();
+    let hooks = hooks.filter(|hook| runtime.decides_on(*hook));
+    kinds.set(hooks.map(|hook| match hook {
         Hook::Connect => Kind::Connect,
         Hook::Refresh => Kind::Refresh,
         Hook::Subscribe => Kind::Subscribe,
@@ -217,7 +213,7 @@ pub(super) fn decides_on(vm: &Vm, kinds: &Kinds) {
 }
 
 /// A session's question as scripts know it.
-fn asked(question: &Question) -> Asked<'_> {
+fn asked(question: &Question) -> HookRequest<'_> {
     let asker: &Asker = &question.asker;
     let hook = match question.kind {
         Kind::Connect => Hook::Connect,
@@ -230,9 +226,9 @@ fn asked(question: &Question) -> Asked<'_> {
         Kind::Disconnect => Hook::Disconnect,
     };
     let meta = asker.meta.as_ref();
-    Asked {
+    HookRequest {
         hook,
-        caller: Caller {
+        caller: HookCaller {
             id: &asker.client,
             user: &question.user,
             transport: asker.transport,
@@ -267,9 +263,9 @@ fn data(payload: &Payload) -> Data<'_> {
 }
 
 /// What a script has decided, as sessions know it.
-fn verdict(ruling: Ruling) -> Result<Verdict, &'static str> {
+fn verdict(ruling: HookResponse) -> Result<Verdict, &'static str> {
     Ok(match ruling {
-        Ruling::Granted(granted) => {
+        HookResponse::Granted(granted) => {
             let channels = granted.channels.into_iter().map(|given| {
                 Ok::<_, &'static str>(Given {
                     channel: given.channel.into(),
@@ -289,7 +285,7 @@ fn verdict(ruling: Ruling) -> Result<Verdict, &'static str> {
                 skips_history: granted.skips_history,
             }))
         }
-        Ruling::Error {
+        HookResponse::Error {
             code,
             message,
             is_temporary,
@@ -298,11 +294,11 @@ fn verdict(ruling: Ruling) -> Result<Verdict, &'static str> {
             message: message.into(),
             is_temporary,
         },
-        Ruling::Disconnect { code, reason } => Verdict::Disconnect {
+        HookResponse::Disconnect { code, reason } => Verdict::Disconnect {
             code,
             reason: reason.into(),
         },
-        Ruling::Failed => Verdict::Failed,
+        HookResponse::Failed => Verdict::Failed,
     })
 }
 

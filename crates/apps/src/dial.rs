@@ -6,10 +6,10 @@ use veche_calls::Trust;
 use veche_frontends::{AppId, Caller, Dial, Shared, Terms};
 use veche_hub::ConnectionId;
 use veche_proto::websocket::Limits;
-use veche_script::{Now, Token, Vm};
+use veche_runtime::{Runtime, Token};
 use veche_tls::Believe;
 
-use super::here::{Application, Here};
+use super::here::Here;
 
 /// Fragments of another server's message.
 const FRAGMENTS_MAX: u32 = 65_536;
@@ -40,7 +40,7 @@ impl Here {
         std::mem::take(&mut self.asked)
     }
 
-    pub(super) fn dial(&mut self, app: AppId, token: Token, mut dial: veche_script::Dial) {
+    pub(super) fn dial(&mut self, app: AppId, token: Token, mut dial: veche_runtime::Dial) {
         self.calls.redirect(&mut dial);
         let tls = dial.tls.map(|trust| match trust {
             Trust::System => Believe::System,
@@ -86,38 +86,16 @@ impl Here {
     ) -> Option<()> {
         let token = Token(token);
         let (opened, _) = self.run(app, None, shared, |app, now| {
-            let vm = app.vms().find(|vm| vm.is_dialing(token));
-            vm.is_some_and(|vm| vm.client_opened(token, id, protocol, now))
+            app.runtime.client_opened(token, id, protocol, now)
         });
         opened.filter(|opened| *opened).map(drop)
     }
 
     pub(super) fn failed_client(&mut self, app: AppId, token: u64, why: &str, shared: &mut Shared) {
         let token = Token(token);
-        self.run(app, None, shared, |app, now: Now| {
-            if let Some(vm) = app.vms().find(|vm| vm.is_dialing(token)) {
-                vm.client_failed(token, why, now);
-            }
+        self.run(app, None, shared, |app, now| {
+            app.runtime.client_failed(token, why, now);
         });
-    }
-}
-
-impl Application {
-    /// All VMs, the newest last.
-    pub(super) fn vms(&mut self) -> impl Iterator<Item = &mut Vm> {
-        let old = self.before.iter_mut().map(|old| &mut old.vm);
-        old.chain([&mut self.vm])
-    }
-
-    /// The VM that gets a connection's messages: the newest, but for what an older one has dialed.
-    #[inline]
-    pub(super) fn vm_of(&mut self, id: ConnectionId) -> &mut Vm {
-        let older = self.before.len();
-        let found = self.vms().take(older).position(|vm| vm.has_client(id));
-        match found {
-            Some(at) => &mut self.before[at].vm,
-            None => &mut self.vm,
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use veche_frontends::{AppId, Shared};
 use veche_hub::{About, Happening};
-use veche_script::Event;
+use veche_runtime::{ChannelEvent, Event, EventKind, Runtime};
 
 use super::here::Here;
 
@@ -40,7 +40,7 @@ impl Here {
             return false;
         };
         let app = self.apps[usize::from(place)].as_ref();
-        if !app.is_some_and(|app| app.vm.hears_events()) {
+        if !app.is_some_and(|app| app.runtime.handles(EventKind::Channels)) {
             // Code that comes later is not told what was before it.
             return false;
         }
@@ -62,7 +62,7 @@ impl Here {
             None => true,
             Some(AppId(place)) => {
                 let app = self.apps[usize::from(place)].as_ref();
-                app.is_some_and(|app| app.vm.takes_events())
+                app.is_some_and(|app| app.runtime.takes_channel_events())
             }
         }
     }
@@ -78,14 +78,16 @@ impl Here {
         let count = self.heard.queue.len().min(BATCH_MAX);
         let batch: Vec<Happening> = self.heard.queue.drain(..count).collect();
         let lost = std::mem::take(&mut self.heard.lost);
-        let events: Vec<Event<'_>> = batch.iter().map(event).collect();
+        let events: Vec<ChannelEvent<'_>> = batch.iter().map(event).collect();
         self.run(listener, None, shared, |app, now| {
-            app.vm.tell(&events, lost, now);
+            let events = &events;
+            app.runtime
+                .handle_event(Event::Channels { events, lost }, now);
         });
     }
 }
 
-fn event(happening: &Happening) -> Event<'_> {
+fn event(happening: &Happening) -> ChannelEvent<'_> {
     let About {
         kind,
         channel,
@@ -93,7 +95,7 @@ fn event(happening: &Happening) -> Event<'_> {
         client,
         info,
     } = happening.about();
-    Event {
+    ChannelEvent {
         kind,
         channel,
         user,

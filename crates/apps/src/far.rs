@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use veche_frontends::outbox::Sending;
 use veche_frontends::{AppId, Shared};
 use veche_proto::websocket::MessageKind;
-use veche_script::ConnectionId;
+use veche_runtime::Runtime;
+use veche_types::ConnectionId;
 
 use super::find::{Finding, Search};
 use super::here::Here;
@@ -146,14 +147,14 @@ impl Here {
             match order {
                 Order::Send(to, kind, data) => {
                     if let Some(app) = self.app(id)
-                        && app.vm.is_open(to)
+                        && app.runtime.is_open(to)
                         && shared.ports.outboxes.send(to, kind, &data) == Sending::Full
                     {
-                        app.vm.full(to);
+                        app.runtime.full(to);
                     }
                 }
                 Order::Close(of, code, reason) => {
-                    if self.app(id).is_some_and(|app| app.vm.closing(of)) {
+                    if self.app(id).is_some_and(|app| app.runtime.closing(of)) {
                         shared.ports.kicks.push((of, code, reason));
                     }
                 }

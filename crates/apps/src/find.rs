@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use veche_calls::{Fault, FaultKind, Outcome, Place, Reply};
 use veche_frontends::{AppId, Shared};
-use veche_script::Token;
+use veche_runtime::{Runtime, Token};
 
 use super::far::Order;
 use super::here::Here;
@@ -155,7 +155,7 @@ impl Here {
         self.finds.over.extend(late);
         for (app, token, outcome) in std::mem::take(&mut self.finds.over) {
             self.run(app, None, shared, |app, now| {
-                app.replied(token, outcome, now);
+                app.runtime.replied(token, outcome, now);
             });
         }
     }
@@ -165,7 +165,7 @@ impl Here {
         let app = self.apps.get(usize::from(app.0)).and_then(Option::as_ref);
         let Some(app) = app else { return Vec::new() };
         let sessions = shared.hub.sessions_of_user(user);
-        let own = sessions.filter(|id| app.vm.is_open(*id));
+        let own = sessions.filter(|id| app.runtime.is_open(*id));
         let places = own.map(|id| Place {
             worker: self.worker,
             index: id.index,

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use tracing::{error, info, warn};
 use veche_frontends::{AppId, Shared};
+use veche_runtime::{Event, Replacement, Runtime};
 use veche_types::codes::CloseCode;
 
-use super::here::{Application, Here, LOG, Retired};
+use super::decide::decides_on;
+use super::here::{Application, Here, LOG};
 use super::library::{Shelf, Volume};
 use super::service::Phase;
 
@@ -51,35 +53,36 @@ impl Here {
 
     fn renew(&mut self, id: AppId, volume: &Arc<Volume>, shared: &mut Shared) {
         let index = usize::from(id.0);
-        let before = self.apps[index].take();
         let stays = |app: &Application| app.exit.is_none() && app.volume.is_same(volume);
-        if before.as_ref().is_some_and(stays) {
-            self.apps[index] = before;
+        if self.apps[index].as_ref().is_some_and(stays) {
             return;
         }
-        let world = before.as_ref().map(|app| app.world.clone());
-        let world = world.unwrap_or_else(|| volume.world());
-        match self.load(volume, world) {
-            Ok(mut app) => {
-                if let Some(mut old) = before {
-                    app.vm.adopt();
-                    old.vm.hand_calls_to(&mut app.vm, shared.now);
-                    self.ask_again(id, &mut old.vm, &mut app.vm, shared.now);
-                    old.stop(shared.now);
-                    app.before = old.before;
-                    app.before.push(Retired {
-                        vm: old.vm,
-                        until_ms: shared.now.mono_ms + RETIREMENT_MS,
-                    });
-                    info!(target: LOG, app = volume.app.name, worker = self.worker, "reloaded");
-                }
-                self.apps[index] = Some(app);
+        let worker = self.worker;
+        let now = shared.now;
+        let result = match &mut self.apps[index] {
+            None => self.load(volume).map(|app| self.apps[index] = Some(app)),
+            Some(app) => {
+                let stops = app.hears_stop();
+                let mut hooks = self.questions.not_begun(id);
+                let replacement = Replacement {
+                    stops,
+                    until_ms: now.mono_ms + RETIREMENT_MS,
+                    hooks: &mut hooks,
+                    now,
+                };
+                let result = app.runtime.replace(&volume.program, replacement);
+                result.map_err(|error| volume.failed(&error)).map(|()| {
+                    decides_on(&app.runtime, &volume.kinds);
+                    app.volume = Arc::clone(volume);
+                    app.life = volume.life();
+                    app.exit = None;
+                    info!(target: LOG, app = volume.name(), worker, "reloaded");
+                })
             }
-            Err(words) => {
-                // It was tried before: this is a script that fails now and then.
-                error!(target: LOG, worker = self.worker, "not reloaded: {words}");
-                self.apps[index] = before;
-            }
+        };
+        if let Err(words) = result {
+            // It was tried before: this is a script that fails now and then.
+            error!(target: LOG, worker, "not reloaded: {words}");
         }
     }
 
@@ -87,26 +90,22 @@ impl Here {
     /// Handlers that wait in the old one end there.
     pub(super) fn replace_broken(&mut self, id: AppId, shared: &mut Shared) {
         let worker = self.worker;
-        let Some(app) = self.app(id).filter(|app| app.vm.is_broken()) else {
+        let Some(app) = self.app(id).filter(|app| app.runtime.is_broken()) else {
             return;
         };
-        let (volume, world) = (Arc::clone(&app.volume), app.world.clone());
-        let (name, memory) = (&volume.app.name, app.vm.memory_bytes());
+        let volume = Arc::clone(&app.volume);
+        let (name, memory) = (volume.name(), app.runtime.memory_bytes());
         error!(target: LOG, app = name, worker, memory, "its VM took far more memory than it may: another one takes over");
-        app.vm.finish();
+        let is_service = app.life.is_some();
+        let result = app.runtime.restart(&volume.program);
         self.carry_out(id, None, shared);
-        match self.vm(&volume, &world) {
-            Ok(mut vm) => {
-                vm.adopt();
-                let is_service = self.app(id).is_some_and(|app| app.life.is_some());
-                if let Some(app) = self.app(id) {
-                    app.vm = vm;
-                }
-                if is_service && self.phase == Phase::Open {
-                    self.begin(id, shared);
-                }
+        match result {
+            Ok(()) if is_service && self.phase == Phase::Open => self.begin(id, shared),
+            Ok(()) => {}
+            Err(error) => {
+                let words = volume.failed(&error);
+                error!(target: LOG, worker, "no other VM: {words}");
             }
-            Err(words) => error!(target: LOG, worker, "no other VM: {words}"),
         }
     }
 
@@ -116,7 +115,7 @@ impl Here {
         let Some(app) = self.app(id).filter(|app| app.exit.is_none()) else {
             return;
         };
-        info!(target: LOG, app = app.volume.app.name, worker, "no more in the configuration: it ends");
+        info!(target: LOG, app = app.volume.name(), worker, "no more in the configuration: it ends");
         app.stop(shared.now);
         app.life = None;
         app.exit = Some(Exit {
@@ -135,19 +134,17 @@ impl Here {
         if !exit.is_told && now_ms >= due_ms {
             exit.is_told = true;
             let (code, reason) = CloseCode::ApplicationGone.parts();
-            let clients = app.vm.connections().into_iter();
+            let clients = app.runtime.connections().into_iter();
             let kicks = clients.map(|client| (client, code, reason.to_owned()));
             shared.ports.kicks.extend(kicks);
             return;
         }
-        let is_over = app.before.is_empty() && app.vm.is_at_rest() && app.vm.is_deserted();
+        let runtime = &app.runtime;
+        let is_over = !runtime.has_older() && runtime.is_at_rest() && runtime.is_deserted();
         if !is_over && now_ms < exit.since_ms + RETIREMENT_MS {
             return;
         }
-        for old in &mut app.before {
-            old.vm.finish();
-        }
-        app.vm.finish();
+        app.runtime.finish();
         self.carry_out(id, None, shared);
         self.apps[usize::from(id.0)] = None;
     }
@@ -155,20 +152,8 @@ impl Here {
     /// Ends what older code has left, once that is nothing or its time is over.
     pub(super) fn retire(&mut self, id: AppId, shared: &mut Shared) {
         let Some(app) = self.app(id) else { return };
-        let now_ms = shared.now.mono_ms;
-        let mut index = 0;
-        while let Some(retired) = app.before.get_mut(index) {
-            let is_over = retired.vm.is_at_rest();
-            if !is_over && now_ms < retired.until_ms {
-                index += 1;
-                continue;
-            }
-            if !is_over {
-                let tasks = retired.vm.tasks();
-                warn!(target: LOG, app = app.volume.app.name, tasks, "coroutines of older code are ended");
-            }
-            retired.vm.finish();
-            app.before.swap_remove(index);
+        for tasks in app.runtime.retire(shared.now) {
+            warn!(target: LOG, app = app.volume.name(), tasks, "coroutines of older code are ended");
         }
     }
 
@@ -189,7 +174,7 @@ impl Here {
     /// Whether all applications that were told have done what they had to.
     pub(super) fn have_all_stopped(&self) -> bool {
         let mut apps = self.apps.iter().flatten().filter(|app| !app.is_service());
-        self.is_stopping && !apps.any(|app| app.vm.is_stopping())
+        self.is_stopping && !apps.any(|app| app.runtime.is_stopping())
     }
 }
 
@@ -199,15 +184,19 @@ impl Application {
         match self.exit {
             None => u64::MAX,
             Some(exit) if exit.is_told => exit.since_ms + RETIREMENT_MS,
-            Some(exit) if self.vm.is_stopping() => exit.since_ms + LAST_WORDS_MS_MAX,
+            Some(exit) if self.runtime.is_stopping() => exit.since_ms + LAST_WORDS_MS_MAX,
             Some(exit) => exit.since_ms + LAST_WORDS_MS,
         }
     }
 
     /// Calls `app.stop`; not of a service that does not run.
     pub(super) fn stop(&mut self, now: veche_types::Now) {
-        if self.life.is_none() || self.is_running() {
-            self.vm.stop(now);
+        if self.hears_stop() {
+            self.runtime.handle_event(Event::Stop, now);
         }
+    }
+
+    fn hears_stop(&self) -> bool {
+        self.life.is_none() || self.is_running()
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use veche_hub::{ConnectionId, Payload, WorkerId};
-use veche_script::Refused;
+use veche_runtime::Refused;
 
 /// Publications to one channel that wait, and their bytes: beyond either, scripts can't publish to it. What one run
 /// publishes is taken whole.

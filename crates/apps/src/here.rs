@@ -11,7 +11,7 @@ use veche_frontends::{AppId, Apps, Shared};
 use veche_hub::{Answer, ConnectionId, Joined, Ticket};
 use veche_proto::http::Status;
 use veche_proto::websocket::{MessageKind, handshake};
-use veche_script::{Effects, Handler, Token, Vm, WantedPlace, World};
+use veche_runtime::{Effects, Event, EventKind, Host, Runtime, Token, WantedPlace};
 
 use super::calls::{Calls, Gate};
 use super::commands::{self, Commands};
@@ -24,7 +24,7 @@ use super::handover::Exit;
 use super::held::Held;
 use super::inquire::outcome;
 use super::journal::Journal;
-use super::library::{Shelf, Volume};
+use super::library::{Hosted, Shelf, Volume};
 use super::notices::{Notices, Publisher};
 use super::service::{Life, Phase};
 
@@ -67,37 +67,23 @@ pub struct Here {
     pub(super) phase: Phase,
     /// Under `veche dev`, in one of the workers.
     pub(super) notices: Option<Publisher>,
-    /// Wakes this worker's thread, for what others end: waits at queues.
-    wake: Option<Wake>,
-    /// Says whether the process is short of memory.
-    is_short: Option<Rc<dyn Fn() -> bool>>,
+    /// What applications get of this worker.
+    host: Host,
     now_ms: u64,
 }
 
 /// Wakes a worker's thread.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-fn attach(world: &World, wake: &Wake) {
-    let wake = Arc::clone(wake);
-    world.set_wake(move || wake());
-}
-
 /// One application.
 pub(super) struct Application {
     pub(super) volume: Arc<Volume>,
-    pub(super) world: World,
-    pub(super) vm: Vm,
-    pub(super) before: Vec<Retired>,
+    /// Runs its handlers.
+    pub(super) runtime: Hosted,
     /// Of a service.
     pub(super) life: Option<Life>,
     /// It is no more in the configuration.
     pub(super) exit: Option<Exit>,
-}
-
-/// A VM of older code whose handlers have not all ended.
-pub(super) struct Retired {
-    pub(super) vm: Vm,
-    pub(super) until_ms: u64,
 }
 
 /// What the hub's answers are for.
@@ -194,13 +180,18 @@ impl Here {
         shelf: &Shelf,
         port: Box<dyn Gate>,
     ) -> Result<Self, String> {
+        let held = Held::default();
+        let host = Host {
+            refused: Rc::clone(held.refused()),
+            ..Host::default()
+        };
         let mut here = Self {
             worker,
             workers,
             apps: Vec::new(),
             spare: Effects::default(),
             tickets: Tickets::default(),
-            held: Held::default(),
+            held,
             questions: Questions::default(),
             heard: Heard::default(),
             asked: Vec::new(),
@@ -213,15 +204,12 @@ impl Here {
             is_stopping: false,
             phase: Phase::Open,
             notices: None,
-            wake: None,
-            is_short: None,
+            host,
             now_ms: 0,
         };
         for volume in shelf.iter() {
             let app = match volume {
-                Some(volume) if here.has_place_for(volume) => {
-                    Some(here.load(volume, volume.world())?)
-                }
+                Some(volume) if here.has_place_for(volume) => Some(here.load(volume)?),
                 _ => None,
             };
             here.apps.push(app);
@@ -236,18 +224,20 @@ impl Here {
 
     /// What wakes this worker's thread.
     pub fn set_wake(&mut self, wake: Wake) {
-        for app in self.apps.iter().flatten() {
-            attach(&app.world, &wake);
-        }
-        self.wake = Some(wake);
+        self.host.wake = Some(wake);
+        self.attach();
     }
 
     /// Sets how scripts learn whether the process is short of memory; they do not grow then.
     pub fn set_is_short(&mut self, is_short: Rc<dyn Fn() -> bool>) {
-        for app in self.apps.iter().flatten() {
-            app.world.set_is_short(Rc::clone(&is_short));
+        self.host.is_short = Some(is_short);
+        self.attach();
+    }
+
+    fn attach(&mut self) {
+        for app in self.apps.iter_mut().flatten() {
+            app.runtime.attach(&self.host);
         }
-        self.is_short = Some(is_short);
     }
 
     /// This worker tells the developer's pages what they should know.
@@ -261,29 +251,16 @@ impl Here {
         place.is_none_or(|place| place == self.worker)
     }
 
-    pub(super) fn load(&self, volume: &Arc<Volume>, world: World) -> Result<Application, String> {
-        if let Some(wake) = &self.wake {
-            attach(&world, wake);
-        }
-        if let Some(is_short) = &self.is_short {
-            world.set_is_short(Rc::clone(is_short));
-        }
-        world.set_refused(Rc::clone(self.held.refused()));
-        let vm = self.vm(volume, &world)?;
-        decides_on(&vm, &volume.kinds);
+    pub(super) fn load(&self, volume: &Arc<Volume>) -> Result<Application, String> {
+        let runtime = Hosted::start(&volume.program, &self.host, self.worker);
+        let runtime = runtime.map_err(|error| volume.failed(&error))?;
+        decides_on(&runtime, &volume.kinds);
         Ok(Application {
-            vm,
+            runtime,
             volume: Arc::clone(volume),
-            world,
-            before: Vec::new(),
-            life: volume.seat.map(|seat| Life::new(seat.restart)),
+            life: volume.life(),
             exit: None,
         })
-    }
-
-    pub(super) fn vm(&self, volume: &Volume, world: &World) -> Result<Vm, String> {
-        let vm = volume.vm(world, self.worker);
-        vm.map_err(|error| format!("app {:?}: {error}", volume.app.name))
     }
 
     pub(super) fn app(&mut self, id: AppId) -> Option<&mut Application> {
@@ -304,19 +281,16 @@ impl Here {
         (result, direct)
     }
 
-    fn has(&self, app: AppId, handler: Handler) -> bool {
+    fn has(&self, app: AppId, kind: EventKind) -> bool {
         let app = self.apps.get(usize::from(app.0)).and_then(Option::as_ref);
-        app.is_some_and(|app| app.vm.has(handler))
+        app.is_some_and(|app| app.runtime.handles(kind))
     }
 
     /// For the metrics.
     fn show(&self, shared: &Shared) {
-        let vms = || {
-            let apps = self.apps.iter().flatten();
-            apps.flat_map(|app| app.before.iter().map(|old| &old.vm).chain([&app.vm]))
-        };
-        let coroutines: usize = vms().map(Vm::tasks).sum();
-        let bytes: usize = vms().map(Vm::memory_bytes).sum();
+        let runtimes = || self.apps.iter().flatten().map(|app| &app.runtime);
+        let coroutines: usize = runtimes().map(Runtime::all_tasks).sum();
+        let bytes: usize = runtimes().map(Runtime::all_memory_bytes).sum();
         shared.stats.app_coroutines.set(coroutines as u64);
         shared.stats.app_memory_bytes.set(bytes as u64);
         let apps = self.apps.iter().flatten();
@@ -341,57 +315,31 @@ impl Here {
                 let joined = joined.as_deref();
                 if let Some(outcome) = waiting.joined(session, joined, shared) {
                     self.run(id, None, shared, |app, now| {
-                        app.replied(token, outcome, now);
+                        app.runtime.replied(token, outcome, now);
                     });
                     return;
                 }
-                veche_script::Answer::Done
+                veche_runtime::Answer::Done
             }
-            Answer::Published(published) => veche_script::Answer::Number(published.handed.into()),
+            Answer::Published(published) => veche_runtime::Answer::Number(published.handed.into()),
             asked => {
                 if let Some(outcome) = outcome(asked) {
                     self.run(id, None, shared, |app, now| {
-                        app.replied(token, outcome, now);
+                        app.runtime.replied(token, outcome, now);
                     });
                 }
                 return;
             }
         };
         self.run(id, None, shared, |app, now| {
-            app.answer(token, &answer, now);
+            app.runtime.answer(token, &answer, now);
         });
-    }
-}
-
-impl Application {
-    /// Hands an answer to the VM that waits for it: the others don't know the token.
-    pub(super) fn answer(
-        &mut self,
-        token: Token,
-        answer: &veche_script::Answer,
-        now: veche_types::Now,
-    ) {
-        for vm in self.vms() {
-            vm.answer(token, answer, now);
-        }
-    }
-
-    /// The same for what a call to the world has led to.
-    pub(super) fn replied(
-        &mut self,
-        token: Token,
-        outcome: veche_calls::Outcome,
-        now: veche_types::Now,
-    ) {
-        if let Some(vm) = self.vms().find(|vm| vm.is_waiting(token)) {
-            vm.replied(token, outcome, now);
-        }
     }
 }
 
 impl Apps for Here {
     fn has_handshake(&self, app: AppId) -> bool {
-        self.has(app, Handler::Handshake)
+        self.has(app, EventKind::Handshake)
     }
 
     fn handshake(
@@ -403,7 +351,8 @@ impl Apps for Here {
     ) -> Outcome<Verdict> {
         let request = copy(request);
         let (_, direct) = self.run(app, Some(id), shared, |app, now| {
-            app.vm.handshake(id, request, now)
+            app.runtime
+                .handle_event(Event::Handshake { id, request }, now)
         });
         match direct {
             Some(Direct::Verdict(verdict)) => Outcome::Now(verdict),
@@ -420,7 +369,7 @@ impl Apps for Here {
     ) -> Progress {
         let request = copy(request);
         let (progress, _) = self.run(app, None, shared, |app, now| {
-            app.vm.opened(id, request, now)
+            app.runtime.handle_event(Event::Open { id, request }, now)
         });
         self::progress(progress)
     }
@@ -435,9 +384,10 @@ impl Apps for Here {
     ) -> Progress {
         let last = self.held.last();
         let (progress, _) = self.run(app, None, shared, |app, now| {
-            app.vm_of(id).message(id, kind, data, now)
+            app.runtime
+                .handle_event(Event::Message { id, kind, data }, now)
         });
-        if self.held.last() != last && progress == Some(veche_script::Progress::Done) {
+        if self.held.last() != last && progress == Some(veche_runtime::Progress::Done) {
             // What was published can't be taken now: whoever goes on publishing waits.
             self.held.hold_back(id);
             return Progress::Waits;
@@ -447,10 +397,7 @@ impl Apps for Here {
 
     fn drained(&mut self, app: AppId, id: ConnectionId, shared: &mut Shared) {
         self.run(app, None, shared, |app, now| {
-            for old in &mut app.before {
-                old.vm.drained_elsewhere(id, now);
-            }
-            app.vm_of(id).drained(id, now)
+            app.runtime.handle_event(Event::Drain { id }, now)
         });
     }
 
@@ -478,24 +425,11 @@ impl Apps for Here {
     ) {
         let given_up = self.tickets.give_up(id, None);
         self.run(app, None, shared, |app, now| {
-            let mut old = app.before.iter_mut();
-            let is_there = |vm: &mut Vm| vm.is_busy_with(id) || vm.has_client(id);
-            match old.find_map(|old| is_there(&mut old.vm).then_some(&mut old.vm)) {
-                Some(busy) => {
-                    // Behind the handler that waits there.
-                    busy.closed(id, code, reason, now);
-                    app.vm.let_go(id);
-                }
-                None => {
-                    app.vm.closed(id, code, reason, now);
-                    for old in &mut app.before {
-                        old.vm.let_go(id);
-                    }
-                }
-            }
+            app.runtime
+                .handle_event(Event::Close { id, code, reason }, now);
             for token in given_up {
-                let closed = veche_script::Answer::Failed(veche_script::CLOSED.to_owned());
-                app.answer(token, &closed, now);
+                let closed = veche_runtime::Answer::Failed(veche_runtime::CLOSED.to_owned());
+                app.runtime.answer(token, &closed, now);
             }
         });
     }
@@ -507,12 +441,13 @@ impl Apps for Here {
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Outcome<Response> {
-        if !self.has(app, Handler::Request) {
+        if !self.has(app, EventKind::Request) {
             return Outcome::Now(only_websocket());
         }
         let request = copy(request);
         let (_, direct) = self.run(app, Some(id), shared, |app, now| {
-            app.vm.request(id, request, now)
+            app.runtime
+                .handle_event(Event::Request { id, request }, now)
         });
         match direct {
             Some(Direct::Response(response)) => Outcome::Now(response),
@@ -538,7 +473,7 @@ impl Apps for Here {
     fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Shared) {
         for token in self.writers.remove(&id).unwrap_or_default() {
             self.run(app, None, shared, |app, now| {
-                app.answer(token, &veche_script::Answer::Done, now);
+                app.runtime.answer(token, &veche_runtime::Answer::Done, now);
             });
         }
     }
@@ -548,13 +483,11 @@ impl Apps for Here {
         let given_up = self.tickets.give_up(id, None);
         self.run(app, None, shared, |app, now| {
             let is_late = why == Gone::TooLate;
-            for vm in app.vms() {
-                vm.gone(id, is_late, now);
-            }
+            app.runtime.handle_event(Event::Gone { id, is_late }, now);
             // Those who write or subscribe beside the handler.
             for token in writers.into_iter().chain(given_up) {
-                let gone = veche_script::Answer::Failed(veche_script::GONE.to_owned());
-                app.answer(token, &gone, now);
+                let gone = veche_runtime::Answer::Failed(veche_runtime::GONE.to_owned());
+                app.runtime.answer(token, &gone, now);
             }
         });
     }
@@ -575,11 +508,8 @@ impl Apps for Here {
                 continue;
             }
             let (retires, _) = self.run(id, None, shared, |app, now| {
-                app.vm.turn(now);
-                for old in &mut app.before {
-                    old.vm.turn(now);
-                }
-                !app.before.is_empty()
+                app.runtime.turn(now);
+                app.runtime.has_older()
             });
             if retires == Some(true) {
                 self.retire(id, shared);
@@ -612,11 +542,8 @@ impl Apps for Here {
                 Phase::Open => app.life_due_ms(),
                 _ => u64::MAX,
             };
-            let own = app.vm.deadline_ms().min(life_due_ms);
+            let own = app.runtime.deadline_ms().min(life_due_ms);
             due = due.min(own).min(app.exit_due_ms());
-            for old in &app.before {
-                due = due.min(old.vm.deadline_ms()).min(old.until_ms);
-            }
         }
         if self.calls.is_busy() {
             return 0;
@@ -650,18 +577,18 @@ pub(super) fn later(to: ConnectionId, direct: Direct, shared: &mut Shared) {
     shared.ports.app_answers.push_back((to, answer));
 }
 
-fn progress(progress: Option<veche_script::Progress>) -> Progress {
+fn progress(progress: Option<veche_runtime::Progress>) -> Progress {
     match progress {
-        Some(veche_script::Progress::Waits) => Progress::Waits,
+        Some(veche_runtime::Progress::Waits) => Progress::Waits,
         _ => Progress::Done,
     }
 }
 
-/// A request as scripts get it.
-fn copy(request: &Request<'_>) -> veche_script::Request {
+/// A request as applications get it.
+fn copy(request: &Request<'_>) -> Box<veche_runtime::Request> {
     let head = request.head;
     let mut copy =
-        veche_script::Request::new(head.method.as_str(), &head.path, head.query, request.peer);
+        veche_runtime::Request::new(head.method.as_str(), &head.path, head.query, request.peer);
     for (name, value) in head.headers() {
         if request.has_password && name.eq_ignore_ascii_case("authorization") {
             continue;
@@ -676,5 +603,5 @@ fn copy(request: &Request<'_>) -> veche_script::Request {
         copy.set_user(user);
     }
     copy.body = request.body.to_vec();
-    copy
+    Box::new(copy)
 }

@@ -4,6 +4,7 @@ use veche_frontends::hooks::Question;
 use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, NotRenewed, Shared};
 use veche_hub::{ConnectionId, Happening};
+use veche_runtime::Runtime;
 use veche_worker::AppHost;
 
 use super::commands;
@@ -58,10 +59,8 @@ impl AppHost for Here {
 
     fn has_clients(&self) -> bool {
         let apps = self.apps.iter().flatten();
-        apps.filter(|app| !app.is_service()).any(|app| {
-            let mut vms = app.before.iter().map(|old| &old.vm).chain([&app.vm]);
-            vms.any(|vm| !vm.is_deserted())
-        })
+        apps.filter(|app| !app.is_service())
+            .any(|app| !app.runtime.is_deserted())
     }
 
     fn stop_services(&mut self, until_ms: u64, shared: &mut Shared) {

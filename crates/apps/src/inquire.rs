@@ -7,7 +7,7 @@ use veche_hub::{
     Answer, ChannelName, ClientInfo, ConnectionId, PayloadKind, Position, Publication, Query,
     Question, Since,
 };
-use veche_script::Token;
+use veche_runtime::Token;
 
 use super::here::Here;
 

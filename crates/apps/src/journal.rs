@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use veche_script::{Level, MessageKind};
+use veche_runtime::Level;
+use veche_types::MessageKind;
 
 /// Entries of a run; what comes after them is not kept.
 const ENTRIES_MAX: usize = 100_000;

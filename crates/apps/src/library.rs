@@ -7,32 +7,31 @@ use parking_lot::Mutex;
 use veche_frontends::AppId;
 use veche_frontends::hooks::Kinds;
 use veche_outbound::Outbound;
-use veche_script::{
-    App, Code, Effect, Effects, Level, Limits, LoadError, LoadRun, Role, Snapshots, Vm, World,
-};
+use veche_runtime::{Effect, Effects, Host, Level, Runtime};
+use veche_script::{App, Code, Limits, LoadRun, Program, Role, Script, Snapshots};
 use veche_store::Store;
 
 use veche_config::{self as config, Config, Restart};
 
+use super::service::Life;
+
+/// What runs handlers: Lua's is the only runtime so far. With a second one this is an enum of both that hands on what
+/// [`Runtime`] asks for, so that a message costs no virtual call.
+pub(super) type Hosted = Script;
+
 /// One application that can be run.
 #[derive(Clone, Debug)]
 pub struct Volume {
-    pub app: App,
-    pub code: Arc<Code>,
+    /// What runs.
+    pub(super) program: <Hosted as Runtime>::Program,
     /// What lies below may be answered with.
     pub files: Option<Arc<Path>>,
-    /// The process's dictionaries and counters: the same for all applications.
-    pub store: Arc<Store>,
-    /// Of a test: decides all chance.
-    seed: Option<u64>,
     /// Of a service's instance.
     pub seat: Option<Seat>,
     /// It is told what happens to channels and users.
     pub hears_events: bool,
     /// What it decides on for Centrifuge clients, for all that ask it.
     pub kinds: Arc<Kinds>,
-    /// It plays users of this run.
-    load_run: Option<Arc<dyn LoadRun>>,
     /// What was warned of when its code was tried, such as functions that are never called.
     warnings: Vec<String>,
 }
@@ -41,7 +40,7 @@ pub struct Volume {
 pub fn warnings(shelf: &Shelf) -> Vec<(String, String)> {
     let volumes = shelf.iter().flatten();
     let all = volumes.flat_map(|volume| {
-        let named = |text: &String| (volume.app.name.clone(), text.clone());
+        let named = |text: &String| (volume.name().to_owned(), text.clone());
         volume.warnings.iter().map(named)
     });
     all.collect()
@@ -63,31 +62,27 @@ impl Seat {
 }
 
 impl Volume {
-    /// What its VMs share on one worker, new.
-    pub fn world(&self) -> World {
-        let store = Arc::clone(&self.store);
-        match self.seed {
-            Some(seed) => World::seeded(store, seed),
-            None => World::with_store(store),
-        }
+    /// Returns the application's name.
+    pub(super) fn name(&self) -> &str {
+        &self.program.app.name
     }
 
-    /// Loads it for a worker.
-    pub fn vm(&self, world: &World, worker: u16) -> Result<Vm, LoadError> {
-        let Self { app, code, .. } = self;
-        match &self.load_run {
-            Some(run) => Vm::load_script(app, code, world, worker, run),
-            None => Vm::new(app, code, world, worker),
-        }
+    /// Returns what is said where it can't be run.
+    pub(super) fn failed(&self, error: &dyn std::fmt::Display) -> String {
+        format!("app {:?}: {error}", self.name())
+    }
+
+    /// Returns the life of a service's instance that is to begin.
+    pub(super) fn life(&self) -> Option<Life> {
+        self.seat.map(|seat| Life::new(seat.restart))
     }
 
     /// Whether the other one would run just the same.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.app == other.app
+        self.program.is_same(&other.program)
             && self.files == other.files
             && self.seat == other.seat
             && self.hears_events == other.hears_events
-            && self.code.is_same(&other.code)
     }
 }
 
@@ -98,7 +93,7 @@ pub type Shelf = Arc<Vec<Option<Arc<Volume>>>>;
 /// of a test.
 pub fn seeded(shelf: &Shelf, seed: u64, services: Option<&[String]>) -> Result<Shelf, String> {
     let is_of = |volume: &Volume, name: &str| {
-        let rest = volume.app.name.strip_prefix(name);
+        let rest = volume.name().strip_prefix(name);
         volume.seat.is_some_and(|seat| {
             rest.is_some_and(|rest| rest.is_empty() || *rest == format!("/{}", seat.instance))
         })
@@ -116,11 +111,10 @@ pub fn seeded(shelf: &Shelf, seed: u64, services: Option<&[String]>) -> Result<S
     let store = Arc::new(Store::default());
     let volumes = shelf.iter().map(|volume| {
         volume.as_ref().filter(|volume| runs(volume)).map(|volume| {
-            Arc::new(Volume {
-                store: Arc::clone(&store),
-                seed: Some(seed),
-                ..Volume::clone(volume)
-            })
+            let mut volume = Volume::clone(volume);
+            volume.program.store = Arc::clone(&store);
+            volume.program.seed = Some(seed);
+            Arc::new(volume)
         })
     });
     Ok(Arc::new(volumes.collect()))
@@ -169,7 +163,7 @@ impl Library {
             is_confined: config.server.sandbox,
         };
         let mut put = |AppId(id), mut volume: Volume| {
-            volume.app.limits.snapshots = snapshots.clone();
+            volume.program.app.limits.snapshots = snapshots.clone();
             if shelf.len() <= usize::from(id) {
                 shelf.resize_with(usize::from(id) + 1, || None);
             }
@@ -206,10 +200,10 @@ impl Library {
         let first = self.read(app, role(1), Some(seat(1)))?;
         let volumes = (1..=*instances).map(|instance| {
             let mut volume = first.clone();
-            volume.app.role = role(instance);
+            volume.program.app.role = role(instance);
             volume.seat = Some(seat(instance));
             if *instances > 1 {
-                volume.app.name = format!("{}/{instance}", app.name);
+                volume.program.app.name = format!("{}/{instance}", app.name);
             }
             (format!("\0{}/{instance}", app.name), volume)
         });
@@ -265,17 +259,19 @@ impl Library {
         let store = Arc::clone(&self.store);
         let mut volume = Volume {
             warnings: Vec::new(),
-            app,
-            code,
+            program: Program {
+                app,
+                code,
+                store,
+                seed: None,
+                load_run: self.load_run.clone(),
+            },
             files,
-            store,
-            seed: None,
             seat,
             hears_events: false,
             kinds,
-            load_run: self.load_run.clone(),
         };
-        let trial = volume.vm(&World::with_store(Arc::clone(&volume.store)), 0);
+        let trial = Hosted::start(&volume.program, &Host::default(), 0);
         let mut trial = trial.map_err(|error| failed(&error))?;
         volume.warnings = warnings_of(&mut trial);
         Ok(volume)
@@ -283,9 +279,9 @@ impl Library {
 }
 
 /// What a script was warned of while it was loaded.
-fn warnings_of(vm: &mut Vm) -> Vec<String> {
+fn warnings_of(runtime: &mut Hosted) -> Vec<String> {
     let mut effects = Effects::default();
-    vm.take_effects(&mut effects);
+    runtime.take_effects(&mut effects);
     let (effects, _) = effects.drain();
     let warnings = effects.filter_map(|effect| match effect {
         Effect::Log {

@@ -6,7 +6,7 @@
 use tracing::{error, info, warn};
 use veche_config::Restart;
 use veche_frontends::{AppId, Shared};
-use veche_script::Service;
+use veche_runtime::{Event, Runtime, Service};
 
 use super::here::{Application, Here, LOG};
 
@@ -83,21 +83,21 @@ impl Application {
     /// Whether it runs, or something that it or its older code has begun.
     fn is_busy(&self) -> bool {
         let runs = self.is_running() || self.exit.is_some();
-        let has_work = runs && !self.vm.is_at_rest();
-        has_work || self.vm.is_stopping() || self.before.iter().any(|old| !old.vm.is_at_rest())
+        let has_work = runs && !self.runtime.is_at_rest();
+        has_work || self.runtime.is_stopping() || !self.runtime.is_older_at_rest()
     }
 
     /// Whether it is a service that runs.
     pub(super) fn is_running(&self) -> bool {
-        self.life.is_some() && self.vm.service() == Service::Runs
+        self.life.is_some() && self.runtime.service() == Service::Runs
     }
 
     /// When there is something to do for a service's life, in monotonic milliseconds.
     pub(super) fn life_due_ms(&self) -> u64 {
         match self.life.as_ref().map(|life| life.state) {
-            Some(State::New) if self.before.is_empty() => 0,
+            Some(State::New) if !self.runtime.has_older() => 0,
             Some(State::Due { at_ms }) => at_ms,
-            Some(State::Runs { .. }) if self.vm.service() != Service::Runs => 0,
+            Some(State::Runs { .. }) if self.runtime.service() != Service::Runs => 0,
             _ => u64::MAX,
         }
     }
@@ -151,13 +151,10 @@ impl Here {
         for id in self.services() {
             self.run(id, None, shared, |app, _| {
                 if app.is_busy() {
-                    let (name, tasks) = (&app.volume.app.name, app.vm.tasks());
+                    let (name, tasks) = (app.volume.name(), app.runtime.tasks());
                     warn!(target: LOG, app = name, tasks, "the service does not stop: it is ended");
                 }
-                for mut old in app.before.drain(..) {
-                    old.vm.abort();
-                }
-                app.vm.abort();
+                app.runtime.abort();
             });
         }
         self.phase = Phase::Over;
@@ -185,8 +182,8 @@ impl Here {
             State::New => self.begin(id, shared),
             State::Due { .. } => self.begin_again(id, shared),
             State::Runs { since_ms } => {
-                let has_failed = app.vm.service() == Service::Failed;
-                app.vm.abort();
+                let has_failed = app.runtime.service() == Service::Failed;
+                app.runtime.abort();
                 self.carry_out(id, None, shared);
                 self.ended(id, has_failed, now_ms - since_ms, shared);
             }
@@ -195,15 +192,10 @@ impl Here {
     }
 
     fn begin_again(&mut self, id: AppId, shared: &mut Shared) {
-        let app = self.app(id);
-        let Some((volume, world)) = app.map(|app| (app.volume.clone(), app.world.clone())) else {
-            return;
-        };
-        let vm = self.vm(&volume, &world);
         let Some(app) = self.app(id) else { return };
-        match vm {
-            Ok(vm) => {
-                app.vm = vm;
+        let result = app.runtime.restart(&app.volume.program);
+        match result.map_err(|error| app.volume.failed(&error)) {
+            Ok(()) => {
                 shared.stats.service_restarts.add(1);
                 self.begin(id, shared);
             }
@@ -221,8 +213,8 @@ impl Here {
                 life.state = State::Runs { since_ms };
             }
             // A VM's first turn comes before its first call.
-            app.vm.turn(now);
-            app.vm.serve(now);
+            app.runtime.turn(now);
+            app.runtime.handle_event(Event::Run, now);
         });
     }
 
@@ -230,7 +222,7 @@ impl Here {
     fn ended(&mut self, id: AppId, has_failed: bool, ran_ms: u64, shared: &Shared) {
         let now_ms = shared.now.mono_ms;
         let Some(app) = self.app(id) else { return };
-        let (Some(life), name) = (&mut app.life, &app.volume.app.name) else {
+        let (Some(life), name) = (&mut app.life, app.volume.name()) else {
             return;
         };
         let again = match life.restart {

@@ -9,6 +9,7 @@ mod http;
 mod lease;
 pub mod mysql;
 pub mod password;
+mod place;
 pub mod redis;
 mod resolve;
 mod secret_url;
@@ -19,6 +20,7 @@ pub use http::{Body, Fetch, Http, HttpReply, Read, Trust};
 pub use lease::Lease;
 pub use mysql::Mysql;
 pub use password::Password;
+pub use place::{BadPlace, Place};
 pub use redis::Redis;
 pub use resolve::Resolve;
 pub use secret_url::{SecretUrl, masked};
@@ -71,17 +73,6 @@ pub enum Reply {
     Channel(channel::ChannelReply),
     /// To a call of the API: `{"result":{…}}` or `{"error":{"code":…,"message":…}}`.
     Api(Vec<u8>),
-}
-
-/// Where a connection is, on any worker of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// Which worker.
-    pub worker: u16,
-    /// The connection's place there.
-    pub index: u32,
-    /// How often that was taken.
-    pub generation: u32,
 }
 
 /// Why nothing has come of it.

@@ -10,7 +10,7 @@ use veche_store::Store;
 use crate::clock::Pace;
 use crate::desk;
 use crate::role::Role;
-use crate::refused::Refused;
+use veche_runtime::Host;
 
 /// An application as the configuration has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,21 +122,18 @@ impl World {
         Self(Rc::new(desk::World::with_store(store)))
     }
 
-    /// What wakes this worker's thread, for what other threads end: waits at queues. Without it whoever runs the VMs has
-    /// to look by itself, at [`Vm::deadline_ms`](crate::Vm::deadline_ms). The first counts.
-    pub fn set_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
-        self.0.queues.set_wake(wake);
-    }
-
-    /// Where scripts learn to which channels they can't publish at the moment. The first counts.
-    pub fn set_refused(&self, refused: Rc<Refused>) {
-        let _ = self.0.refused.set(refused);
-    }
-
-    /// Says whether the process is short of memory; scripts may not grow then. It is asked each time that a VM has grown
-    /// by a megabyte. The first counts.
-    pub fn set_is_short(&self, is_short: Rc<dyn Fn() -> bool>) {
-        let _ = self.0.is_short.set(is_short);
+    /// Takes what the worker has to offer; of each the first counts. Without a wake whoever runs the VMs has to look by
+    /// itself, at [`Vm::deadline_ms`](crate::Vm::deadline_ms); whether memory is short is asked each time that a VM has grown
+    /// by a megabyte.
+    pub fn attach(&self, host: &Host) {
+        if let Some(wake) = &host.wake {
+            let wake = Arc::clone(wake);
+            self.0.queues.set_wake(move || wake());
+        }
+        if let Some(is_short) = &host.is_short {
+            let _ = self.0.is_short.set(Rc::clone(is_short));
+        }
+        let _ = self.0.refused.set(Rc::clone(&host.refused));
     }
 
     /// As the default one, for tests of turns: instead of the clock each run of a coroutine takes up a fixed part of its

@@ -1,34 +1,12 @@
 //! The connections of an application on one worker, as scripts know them: what outlives a VM when code is reloaded.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use crate::ConnectionId;
-use crate::request::Request;
-
-/// Attributes of one connection.
-const ATTRIBUTES_MAX: usize = 64;
-/// Bytes of one connection's attributes, names included.
-pub(crate) const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
+use veche_runtime::{Attribute, AttributeError, Attributes, Request};
 
 /// Bytes of one run that are taken for a connection to another server; beyond that it is full.
 const CLIENT_RUN_BYTES_MAX: usize = 1 << 20;
-
-/// A value that belongs to no VM.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
-    Boolean(bool),
-    Number(f64),
-    Bytes(Box<[u8]>),
-}
-
-impl Value {
-    fn len(&self) -> usize {
-        match self {
-            Self::Boolean(_) | Self::Number(_) => 8,
-            Self::Bytes(bytes) => bytes.len(),
-        }
-    }
-}
 
 /// One connection.
 #[derive(Debug)]
@@ -39,8 +17,7 @@ pub(crate) struct Connection {
     /// None of one that we have opened to another server.
     pub(crate) request: Option<Box<Request>>,
     load: Load,
-    attributes: BTreeMap<Box<str>, Value>,
-    attribute_bytes: usize,
+    attributes: Attributes,
 }
 
 /// What waits to be sent.
@@ -67,17 +44,6 @@ pub(crate) enum Room {
 /// So many bytes to one of our clients in one run are much: what they are in its outbox is known afterwards.
 const RUN_BYTES_HIGH: usize = 64 << 10;
 
-/// Why an attribute can't be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AttributeError {
-    #[error("the connection is closed")]
-    Closed,
-    #[error("a connection has at most {ATTRIBUTES_MAX} attributes")]
-    TooMany,
-    #[error("a connection's attributes have at most {ATTRIBUTE_BYTES_MAX} bytes")]
-    TooLarge,
-}
-
 /// All of them, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
@@ -87,8 +53,8 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn open(&mut self, id: ConnectionId, request: Request) {
-        self.insert(id, Some(Box::new(request)));
+    pub(crate) fn open(&mut self, id: ConnectionId, request: Box<Request>) {
+        self.insert(id, Some(request));
     }
 
     /// A connection to another server.
@@ -106,8 +72,7 @@ impl Connections {
             is_closing: false,
             request,
             load: Load::default(),
-            attributes: BTreeMap::new(),
-            attribute_bytes: 0,
+            attributes: Attributes::default(),
         });
         if let Some(before) = before {
             let generation = before.generation;
@@ -203,7 +168,7 @@ impl Connections {
         }
     }
 
-    pub(crate) fn attribute(&self, id: ConnectionId, name: &str) -> Option<&Value> {
+    pub(crate) fn attribute(&self, id: ConnectionId, name: &str) -> Option<&Attribute> {
         self.find(id)?.attributes.get(name)
     }
 
@@ -211,25 +176,9 @@ impl Connections {
         &mut self,
         id: ConnectionId,
         name: &str,
-        value: Option<Value>,
+        value: Option<Attribute>,
     ) -> Result<(), AttributeError> {
         let slot = self.find_mut(id).ok_or(AttributeError::Closed)?;
-        let before = slot.attributes.get(name);
-        let before_bytes = before.map_or(0, |value| name.len() + value.len());
-        let Some(value) = value else {
-            slot.attributes.remove(name);
-            slot.attribute_bytes -= before_bytes;
-            return Ok(());
-        };
-        if before.is_none() && slot.attributes.len() >= ATTRIBUTES_MAX {
-            return Err(AttributeError::TooMany);
-        }
-        let bytes = slot.attribute_bytes - before_bytes + name.len() + value.len();
-        if bytes > ATTRIBUTE_BYTES_MAX {
-            return Err(AttributeError::TooLarge);
-        }
-        slot.attribute_bytes = bytes;
-        slot.attributes.insert(name.into(), value);
-        Ok(())
+        slot.attributes.set(name, value)
     }
 }

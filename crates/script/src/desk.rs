@@ -20,26 +20,25 @@ use fastrand::Rng;
 use foldhash::fast::RandomState;
 use veche_calls::channel::Inquiry;
 use veche_calls::redis::Keyspace;
-use veche_calls::{Call, Handle, Lease, Outcome};
+use veche_calls::{Call, Handle, Lease, Outcome, Place};
 use veche_store::Store;
 
 use crate::Now;
 use crate::clock::{Clock, Pace};
 use crate::connections::{Connections, Room};
-use crate::effects::{About, Effect, Effects, Level, Token};
 use crate::modules::held::Held;
 use crate::modules::kept::Kept;
 use crate::raw::{Coroutine, IsShort, Memory, Reference, Tables};
-use crate::refused::Refused;
-use crate::request::Request;
 use crate::streams::Streams;
 use crate::task::Owner;
-use crate::vm::Answer;
 use crate::{ConnectionId, MessageKind};
 pub(crate) use publishers::Publishers;
 pub(crate) use questions::{Open, is_binary};
 pub(crate) use queues::QueueWaits;
 pub(crate) use requests::{Ended, Requests, Writing};
+use veche_runtime::Refused;
+use veche_runtime::Request;
+use veche_runtime::{About, Answer, Effect, Effects, Level, Token};
 pub(crate) use yields::Yields;
 
 /// What all VMs of one application on one worker share: it outlives a reload.
@@ -347,7 +346,12 @@ impl Desk {
     /// For whom the coroutine runs that was last resumed.
     pub(crate) fn about(&self) -> Option<About> {
         let about = |id: ConnectionId, request: &Request| About {
-            connection: format!("{}.{}.{}", self.worker, id.index, id.generation),
+            connection: Place {
+                worker: self.worker,
+                index: id.index,
+                generation: id.generation,
+            }
+            .to_string(),
             user: request.user().map(str::to_owned),
             method: request.method().to_owned(),
             path: request.path().to_owned(),

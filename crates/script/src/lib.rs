@@ -18,21 +18,16 @@
 
 mod app;
 mod clock;
-mod close;
 mod code;
 mod connections;
 mod desk;
-mod dial;
-mod effects;
-mod event;
-pub mod hooks;
 mod load_run;
 mod modules;
 mod pattern;
+mod program;
 mod raw;
-mod refused;
-mod request;
 mod role;
+mod script;
 mod streams;
 mod task;
 mod testing;
@@ -43,22 +38,14 @@ mod watch;
 
 pub use app::{App, Limits, Snapshots, World};
 pub use code::{Code, CodeError};
-pub use dial::Dial;
-pub use effects::{About, Credential, Effect, Effects, Level, Span, Token, Verdict, WantedPlace};
-pub use event::Event;
 pub use load_run::LoadRun;
-pub use refused::Refused;
+pub use program::Program;
 pub use role::Role;
-pub use request::Request;
+pub use script::Script;
 pub use testing::{Ask, Case, Ended, Plain, TestVm};
+pub use veche_runtime::{
+    Answer, ChannelEvent, Dial, Effect, Effects, HandshakeReply, Level, Progress, Refused, Request,
+    Service, Slow, Span, Token, hooks,
+};
 pub use veche_types::{ConnectionId, MessageKind, Now};
-pub use vm::{Answer, Handler, LoadError, Progress, Service, Slow, Vm};
-
-/// What a call says to a script whose connection is gone.
-pub const CLOSED: &str = "the connection is closed";
-
-/// What a call says to a script whose client waits no longer for the answer.
-pub const GONE: &str = "the client is gone";
-
-/// What a call says to a script that has taken too long for an answer.
-const TOO_LATE: &str = "the request took longer than request_timeout";
+pub use vm::{Handler, LoadError, Vm};

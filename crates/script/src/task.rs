@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use crate::ConnectionId;
-use crate::effects::Token;
-use crate::hooks::Hook;
 use crate::raw::Coroutine;
 use crate::vm::Handler;
+use veche_runtime::Token;
+use veche_runtime::hooks::Hook;
 
 /// Whose a coroutine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Owner {
             Self::Connection(..) => "handler of a connection, after a wait",
             Self::Request(_) => "request",
             Self::Handshake(_) => "handshake",
-            Self::Question(_, hook) => hook.path(),
+            Self::Question(_, hook) => crate::modules::hooks::path(hook),
             Self::Events => "events",
             Self::Spawned(_) => "spawned",
         }

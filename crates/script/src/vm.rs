@@ -28,19 +28,18 @@ use self::handler::HANDLERS;
 pub use self::handler::Handler;
 use self::slice::Slice;
 use crate::Now;
-use crate::role::Role;
 use crate::desk::Desk;
-use crate::effects::{Effects, Level, Token};
-use crate::hooks::Hook;
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
-use crate::request::Request;
+use crate::role::Role;
 use crate::task::{Owner, Task, Tasks};
 use crate::watch::TICK;
 use crate::{ConnectionId, MessageKind};
+use veche_runtime::Request;
+use veche_runtime::hooks::Hook;
+use veche_runtime::{Effects, Level, Progress, Service, Slow, Token};
 
 pub use load::LoadError;
-pub use service::Service;
 
 /// A run that the watchdog has seen so often is noted as slow; seen once it may have been short.
 const SLOW_TICKS: u64 = 2;
@@ -50,37 +49,6 @@ const OVER_MEMORY: &str = "not enough memory: the application is over its limit"
 
 /// How the line of a failed `app.start` begins.
 pub(crate) const START_FAILED: &str = "app.start failed: ";
-
-/// How far a handler got at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// It is over.
-    Done,
-    /// It waits; [`Effect::Ready`] says when its connection may go on.
-    Waits,
-}
-
-/// What a wait returns to the script.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// `true`.
-    Done,
-    /// A number.
-    Number(f64),
-    /// `nil`, and why.
-    No(String),
-    /// An error, raised where the script waits.
-    Failed(String),
-}
-
-/// A handler that ran for long without waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slow {
-    /// Its name, or what it belongs to.
-    pub handler: &'static str,
-    /// How long about, in milliseconds.
-    pub ms: u64,
-}
 
 /// A script that runs.
 pub struct Vm {
@@ -208,10 +176,15 @@ impl Vm {
     }
 
     /// A connection was opened; the request is the one that opened it.
-    pub fn opened(&mut self, id: ConnectionId, request: Request, now: Now) -> Progress {
+    pub fn opened(
+        &mut self,
+        id: ConnectionId,
+        request: impl Into<Box<Request>>,
+        now: Now,
+    ) -> Progress {
         self.set_now(now);
         let connections = &self.desk.world.connections;
-        connections.borrow_mut().open(id, request);
+        connections.borrow_mut().open(id, request.into());
         let object = self.know(id);
         self.call(id, Handler::Open, &[Argument::Registered(object)])
     }
@@ -286,19 +259,20 @@ impl Vm {
     }
 
     /// An HTTP request, answered by [`Effect::Respond`].
-    pub fn request(&mut self, id: ConnectionId, request: Request, now: Now) {
+    pub fn request(&mut self, id: ConnectionId, request: impl Into<Box<Request>>, now: Now) {
         self.set_now(now);
+        let request = request.into();
         self.ask(id, Handler::Request, self.serve, request, Owner::Request);
     }
 
-    /// A handshake, answered by [`Effect::Verdict`].
-    pub fn handshake(&mut self, id: ConnectionId, request: Request, now: Now) {
+    /// A handshake, answered by [`Effect::Handshake`](veche_runtime::Effect::Handshake).
+    pub fn handshake(&mut self, id: ConnectionId, request: impl Into<Box<Request>>, now: Now) {
         self.set_now(now);
         self.ask(
             id,
             Handler::Handshake,
             self.shake,
-            request,
+            request.into(),
             Owner::Handshake,
         );
     }
@@ -310,9 +284,9 @@ impl Vm {
         let ended = self.desk.requests().end_all_of(id);
         for (number, has_begun) in ended {
             if is_late {
-                self.cancel_request(number, crate::TOO_LATE);
+                self.cancel_request(number, veche_runtime::TOO_LATE);
             } else if has_begun {
-                self.cancel_request(number, crate::GONE);
+                self.cancel_request(number, veche_runtime::GONE);
             }
         }
         self.settle();
@@ -425,7 +399,7 @@ impl Vm {
         id: ConnectionId,
         handler: Handler,
         wrapper: Reference,
-        request: Request,
+        request: Box<Request>,
         owner: fn(u64) -> Owner,
     ) {
         if !self.has_room() {

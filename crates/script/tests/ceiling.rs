@@ -99,7 +99,10 @@ fn scripts_grow_only_while_the_process_has_memory() {
     let is_short = Rc::new(Cell::new(false));
     let world = World::default();
     let own = Rc::clone(&is_short);
-    world.set_is_short(Rc::new(move || own.get()));
+    world.attach(&Host {
+        is_short: Some(Rc::new(move || own.get())),
+        ..Host::default()
+    });
     let mut bench = Bench::in_world(
         &world,
         "local app, kept = {}, {}

@@ -3,9 +3,9 @@
 mod support;
 
 use support::Bench;
-use veche_script::Event;
+use veche_script::ChannelEvent;
 
-const NEWS: Event<'static> = Event {
+const NEWS: ChannelEvent<'static> = ChannelEvent {
     kind: "occupied",
     channel: Some("news"),
     user: None,
@@ -33,7 +33,7 @@ fn batches_are_told_one_by_one() {
     assert!(!bench.vm.takes_events());
     bench.advance(1000);
     assert!(bench.vm.takes_events());
-    let joined = Event {
+    let joined = ChannelEvent {
         kind: "joined",
         user: Some("ann"),
         client: Some("c1"),

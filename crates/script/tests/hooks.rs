@@ -6,12 +6,14 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use support::{Bench, load_error};
 use veche_script::Effect;
-use veche_script::hooks::{Asked, Blob, Caller, Data, Given, Granted, Hook, Ruling};
+use veche_script::hooks::{
+    Blob, Data, Grant, Hook, HookCaller, HookRequest, HookResponse, ServerSubscription,
+};
 
-fn asked(hook: Hook) -> Asked<'static> {
-    Asked {
+fn asked(hook: Hook) -> HookRequest<'static> {
+    HookRequest {
         hook,
-        caller: Caller {
+        caller: HookCaller {
             id: "c1",
             user: "ann",
             transport: "websocket",
@@ -46,18 +48,21 @@ fn bench(handlers: &str) -> Bench {
 }
 
 /// The rulings so far, by their numbers; whatever else was done is told.
-fn rulings(bench: &mut Bench) -> (Vec<(u64, Ruling)>, Vec<String>) {
+fn rulings(bench: &mut Bench) -> (Vec<(u64, HookResponse)>, Vec<String>) {
     let (mut rulings, mut told) = (Vec::new(), Vec::new());
     for (line, effect) in bench.effects() {
         match effect {
-            Effect::Ruled { question, ruling } => rulings.push((question, ruling)),
+            Effect::Hook {
+                number: question,
+                response: ruling,
+            } => rulings.push((question, ruling)),
             _ => told.push(line),
         }
     }
     (rulings, told)
 }
 
-fn ask(bench: &mut Bench, asked: &Asked<'_>) -> (Ruling, Vec<String>) {
+fn ask(bench: &mut Bench, asked: &HookRequest<'_>) -> (HookResponse, Vec<String>) {
     bench.vm.turn(bench.now);
     bench.vm.decide(7, asked, bench.now);
     let (mut rulings, told) = rulings(bench);
@@ -68,15 +73,15 @@ fn ask(bench: &mut Bench, asked: &Asked<'_>) -> (Ruling, Vec<String>) {
 }
 
 /// What one handler that consists of this comes to.
-fn decided(hook: Hook, body: &str) -> (Ruling, Vec<String>) {
+fn decided(hook: Hook, body: &str) -> (HookResponse, Vec<String>) {
     let name = hook.name();
     let mut bench = bench(&format!("on.{name} = function(...) {body} end"));
     ask(&mut bench, &asked(hook))
 }
 
-fn granted(hook: Hook, body: &str) -> Granted {
+fn granted(hook: Hook, body: &str) -> Grant {
     match decided(hook, body) {
-        (Ruling::Granted(granted), told) if told.is_empty() => *granted,
+        (HookResponse::Granted(granted), told) if told.is_empty() => *granted,
         other => panic!("{other:?} of {body}"),
     }
 }
@@ -107,7 +112,7 @@ fn handlers_get_what_is_asked() {
             veche.log.info(tostring(one) .. ',' .. tostring(data), client.id, client.user)
             return {}";
         let (ruling, told) = decided(hook, body);
-        assert_eq!(ruling, Ruling::Granted(Box::default()), "{told:?}");
+        assert_eq!(ruling, HookResponse::Granted(Box::default()), "{told:?}");
         assert_eq!(told, [format!("{arguments}\tc1\tann")], "{hook:?}");
     }
     let headers: [(Box<str>, Box<[u8]>); 3] = [
@@ -117,7 +122,7 @@ fn handlers_get_what_is_asked() {
     ];
     let channels: [Box<str>; 1] = ["news".into()];
     let mut connect = asked(Hook::Connect);
-    connect.caller = Caller {
+    connect.caller = HookCaller {
         user: "",
         name: "js",
         version: "5",
@@ -142,7 +147,7 @@ fn handlers_get_what_is_asked() {
         ["c1 nobody websocket json binary js 5 t 127.0.0.1 s b 1, 2 1 news 2"]
     );
     // What came as bytes goes as bytes.
-    let Ruling::Granted(granted) = ruling else {
+    let HookResponse::Granted(granted) = ruling else {
         panic!("{ruling:?}");
     };
     assert_eq!(granted.data, bytes(b"\xff\x00"));
@@ -156,18 +161,18 @@ fn results_have_the_fields_of_the_back_end_s() {
             channels = { 'news', 'chat:1' }, meta = { k = 1 },
             subs = { ['chat:2'] = { data = 'two', b64info = 'AP8=', expire_at = 7 }, ['chat:1'] = {} } }",
     );
-    let given = |channel: &str| Given {
+    let given = |channel: &str| ServerSubscription {
         channel: channel.into(),
-        ..Given::default()
+        ..ServerSubscription::default()
     };
-    let expected = Granted {
+    let expected = Grant {
         user: "ann".into(),
         expires_at_s: Some(1_900_000_000),
         info: json(r#"{"name":"Ann"}"#),
         data: json("null"),
         channels: vec![
             given("chat:1"),
-            Given {
+            ServerSubscription {
                 data: json("\"two\""),
                 info: bytes(b"\x00\xff"),
                 expires_at_s: Some(7),
@@ -177,50 +182,50 @@ fn results_have_the_fields_of_the_back_end_s() {
             given("chat:1"),
         ],
         meta: json(r#"{"k":1}"#),
-        ..Granted::default()
+        ..Grant::default()
     };
     assert_eq!(all, expected);
     let body = "return { user = 42, expire_at = 0, channels = {}, subs = {} }";
-    let expected = Granted {
+    let expected = Grant {
         user: "42".into(),
-        ..Granted::default()
+        ..Grant::default()
     };
     assert_eq!(granted(Hook::Connect, body), expected);
-    let expected = Granted {
+    let expected = Grant {
         is_expired: true,
-        ..Granted::default()
+        ..Grant::default()
     };
     for hook in [Hook::Refresh, Hook::SubRefresh] {
         assert_eq!(granted(hook, "return { expired = true }"), expected);
     }
-    let expected = Granted {
+    let expected = Grant {
         data: json("[1,\"x\",{}]"),
         skips_history: true,
-        ..Granted::default()
+        ..Grant::default()
     };
     let body = "return { data = { 1, 'x', {} }, skip_history = true }";
     assert_eq!(granted(Hook::Publish, body), expected);
-    let expected = Granted {
+    let expected = Grant {
         data: bytes(b"hi"),
-        ..Granted::default()
+        ..Grant::default()
     };
     assert_eq!(
         granted(Hook::Rpc, "return { b64data = veche.base64.encode 'hi' }"),
         expected
     );
     for body in ["", "return nil", "return {}"] {
-        assert_eq!(granted(Hook::Message, body), Granted::default());
+        assert_eq!(granted(Hook::Message, body), Grant::default());
     }
 }
 
 #[test]
 fn errors_and_disconnects_are_returned_or_raised() {
-    let error = Ruling::Error {
+    let error = HookResponse::Error {
         code: 1000,
         message: "too many".into(),
         is_temporary: true,
     };
-    let disconnect = Ruling::Disconnect {
+    let disconnect = HookResponse::Disconnect {
         code: 4501,
         reason: "banned".into(),
     };
@@ -243,7 +248,7 @@ fn errors_and_disconnects_are_returned_or_raised() {
         }
     }
     let bare = decided(Hook::Rpc, "return { error = { code = 1 } }").0;
-    let expected = Ruling::Error {
+    let expected = HookResponse::Error {
         code: 1,
         message: String::new(),
         is_temporary: false,
@@ -384,7 +389,7 @@ fn what_a_handler_does_wrong_is_told_and_fails_the_command() {
         ),
     ] {
         let (ruling, told) = decided(hook, body);
-        assert_eq!(ruling, Ruling::Failed, "{body}");
+        assert_eq!(ruling, HookResponse::Failed, "{body}");
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].starts_with("Error: "), "{told:?}");
         assert!(told[0].contains(why), "{} for {body}", told[0]);
@@ -403,7 +408,7 @@ fn handlers_wait_and_each_question_is_ruled_once() {
         end",
     );
     for (number, method) in [(1, "3"), (2, "1"), (3, "2")] {
-        let question = Asked {
+        let question = HookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };
@@ -411,9 +416,9 @@ fn handlers_wait_and_each_question_is_ruled_once() {
     }
     assert_eq!(rulings(&mut bench).0, []);
     let data = |text: &str| {
-        Ruling::Granted(Box::new(Granted {
+        HookResponse::Granted(Box::new(Grant {
             data: json(text),
-            ..Granted::default()
+            ..Grant::default()
         }))
     };
     bench.advance(1000);
@@ -422,11 +427,11 @@ fn handlers_wait_and_each_question_is_ruled_once() {
     bench.vm.decide_no_more(1, bench.now);
     bench.vm.decide_no_more(1, bench.now);
     let (all, told) = rulings(&mut bench);
-    assert_eq!(all, [(1, Ruling::Failed)]);
+    assert_eq!(all, [(1, HookResponse::Failed)]);
     assert!(told[0].contains("longer than request_timeout"), "{told:?}");
     // The VM ends.
     bench.vm.finish();
-    assert_eq!(rulings(&mut bench).0, [(3, Ruling::Failed)]);
+    assert_eq!(rulings(&mut bench).0, [(3, HookResponse::Failed)]);
     bench.advance(5000);
     assert_eq!(rulings(&mut bench), (vec![], vec![]));
 }
@@ -441,14 +446,14 @@ fn questions_wait_for_the_start_and_one_that_is_given_up_before_never_begins() {
         return app",
     );
     for (number, method) in [(1, "first"), (2, "second"), (3, "third")] {
-        let question = Asked {
+        let question = HookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };
         bench.vm.decide(number, &question, bench.now);
     }
     bench.vm.decide_no_more(2, bench.now);
-    assert_eq!(rulings(&mut bench).0, [(2, Ruling::Failed)]);
+    assert_eq!(rulings(&mut bench).0, [(2, HookResponse::Failed)]);
     bench.advance(1000);
     let (all, told) = rulings(&mut bench);
     let numbers: Vec<u64> = all.iter().map(|(number, _)| *number).collect();
@@ -466,17 +471,17 @@ fn methods_may_stand_in_a_table() {
     let mut bench =
         bench("on.rpc = { m = function(client, data) return { data = data.a } end, n = 7 }");
     let (ruling, _) = ask(&mut bench, &asked(Hook::Rpc));
-    let Ruling::Granted(granted) = ruling else {
+    let HookResponse::Granted(granted) = ruling else {
         panic!("{ruling:?}");
     };
     assert_eq!(granted.data, json("[1,null]"));
     for method in ["n", "x", "__index"] {
-        let question = Asked {
+        let question = HookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };
         let (ruling, told) = ask(&mut bench, &question);
-        let expected = Ruling::Error {
+        let expected = HookResponse::Error {
             code: 104,
             message: "method not found".into(),
             is_temporary: false,
@@ -485,7 +490,10 @@ fn methods_may_stand_in_a_table() {
     }
     assert_eq!(bench.vm.hooks().collect::<Vec<_>>(), [Hook::Rpc]);
     // What nobody handles fails.
-    assert_eq!(ask(&mut bench, &asked(Hook::Publish)).0, Ruling::Failed);
+    assert_eq!(
+        ask(&mut bench, &asked(Hook::Publish)).0,
+        HookResponse::Failed
+    );
 }
 
 #[test]

@@ -40,7 +40,10 @@ impl Refusing {
         for channel in refused {
             all.set(channel, true);
         }
-        world.set_refused(Rc::clone(&all));
+        world.attach(&Host {
+            refused: Rc::clone(&all),
+            ..Host::default()
+        });
         Self {
             vm: Vm::new(&app, &code, &world, 0).expect("a VM"),
             refused: all,

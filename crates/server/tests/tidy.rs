@@ -32,11 +32,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-store", &["veche-files"]),
     ("veche-archive", &["veche-files"]),
     ("veche-calls", &[]),
+    ("veche-runtime", &["veche-calls", "veche-types"]),
     ("veche-jwt", &[]),
     ("veche-pam", &[]),
     (
         "veche-script",
-        &["veche-store", "veche-calls", "veche-types"],
+        &["veche-store", "veche-calls", "veche-runtime", "veche-types"],
     ),
     ("veche-outbound", &["veche-calls", "veche-tls"]),
     (
@@ -139,6 +140,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-store",
             "veche-archive",
             "veche-calls",
+            "veche-runtime",
             "veche-script",
             "veche-outbound",
             "veche-frontends",

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::{Desk, Woken};
-use crate::effects::Token;
+use veche_runtime::Token;
 
 /// Coroutines that go on in one turn: those behind them may have to wait on.
 const WOKEN_MAX: usize = 256;

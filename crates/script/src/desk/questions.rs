@@ -1,8 +1,8 @@
 //! Questions that a script decides on: each is ruled once.
 
 use super::Desk;
-use crate::effects::Effect;
-use crate::hooks::{Asked, Data, Hook, Ruling};
+use veche_runtime::Effect;
+use veche_runtime::hooks::{Data, Hook, HookRequest, HookResponse};
 
 /// One that is not decided.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Open {
 
 impl Desk {
     /// From now on a ruling is owed.
-    pub(crate) fn open_question(&self, number: u64, asked: &Asked<'_>) {
+    pub(crate) fn open_question(&self, number: u64, asked: &HookRequest<'_>) {
         let (hook, is_binary) = (asked.hook, is_binary(asked));
         let open = Open { hook, is_binary };
         self.questions.borrow_mut().insert(number, open);
@@ -26,9 +26,12 @@ impl Desk {
     }
 
     /// Decides, unless it was done before.
-    pub(crate) fn rule(&self, question: u64, ruling: Ruling) {
+    pub(crate) fn rule(&self, question: u64, ruling: HookResponse) {
         if self.questions.borrow_mut().remove(&question).is_some() {
-            self.effect(Effect::Ruled { question, ruling });
+            self.effect(Effect::Hook {
+                number: question,
+                response: ruling,
+            });
         }
     }
 
@@ -40,13 +43,16 @@ impl Desk {
     /// Nobody will decide on what is open.
     pub(crate) fn give_up_questions(&self) {
         for (question, _) in self.questions.take() {
-            let ruling = Ruling::Failed;
-            self.effect(Effect::Ruled { question, ruling });
+            let ruling = HookResponse::Failed;
+            self.effect(Effect::Hook {
+                number: question,
+                response: ruling,
+            });
         }
     }
 }
 
 /// Whether what the client sends is bytes.
-pub(crate) fn is_binary(asked: &Asked<'_>) -> bool {
+pub(crate) fn is_binary(asked: &HookRequest<'_>) -> bool {
     matches!(asked.data, Some(Data::Binary(_)))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use veche_store::{Bell, Queue, Side, Waiter};
 
-use crate::effects::Token;
+use veche_runtime::Token;
 
 /// All of them.
 #[derive(Debug, Default)]

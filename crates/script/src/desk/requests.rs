@@ -1,7 +1,7 @@
 //! HTTP requests and handshakes under way, by a number that scripts know: the place, and how often it was taken.
 
 use crate::ConnectionId;
-use crate::request::Request;
+use veche_runtime::Request;
 
 /// Bits of a request's number that are its place; all of a number's bits fit into Lua's.
 const PLACE_BITS: u32 = 20;
@@ -24,7 +24,7 @@ struct Slot {
 
 struct UnderWay {
     id: ConnectionId,
-    request: Request,
+    request: Box<Request>,
     /// Bytes of the response that were written since there was room, once it has begun.
     written: Option<usize>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Writing {
 
 impl Requests {
     /// One begins; its number. `None` if a million are under way.
-    pub(crate) fn begin(&mut self, id: ConnectionId, request: Request) -> Option<u64> {
+    pub(crate) fn begin(&mut self, id: ConnectionId, request: Box<Request>) -> Option<u64> {
         let place = self.free.pop().or_else(|| {
             let place = self.slots.len() as u32;
             (place < 1 << PLACE_BITS).then(|| {
@@ -117,7 +117,7 @@ impl Requests {
     }
 
     /// Takes one that has not been answered: it is over here. `None` if it was already.
-    pub(crate) fn take(&mut self, number: u64) -> Option<(ConnectionId, Request)> {
+    pub(crate) fn take(&mut self, number: u64) -> Option<(ConnectionId, Box<Request>)> {
         let UnderWay { id, request, .. } = self.slot(number)?.take()?;
         self.free.push((number & ((1 << PLACE_BITS) - 1)) as u32);
         Some((id, request))

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::effects::Token;
+use veche_runtime::Token;
 
 /// All of them, in order.
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use veche_calls::{Outcome, Reply};
 use super::errors::tagged;
 use super::{api, channels, far, fault, http_client, mysql, password, redis, resolve};
 use crate::desk::Desk;
-use crate::effects::Token;
 use crate::raw::Argument;
+use veche_runtime::Token;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);

@@ -4,15 +4,17 @@ use std::rc::Rc;
 
 use mlua::{Lua, LuaString, Table, Value};
 
+use veche_calls::Place;
 use veche_types::{Epoch, Position, Since};
 
 use super::argument::{WHOLE_MAX, as_number};
 use super::core::channel_name;
 use super::{fault, http};
 use crate::ConnectionId;
-use crate::connections::{self, ATTRIBUTE_BYTES_MAX, AttributeError};
 use crate::desk::Desk;
-use crate::effects::{Credential, Effect, WantedPlace};
+use veche_runtime::{
+    ATTRIBUTE_BYTES_MAX, Attribute, AttributeError, Credential, Effect, WantedPlace,
+};
 
 /// Bytes that are looked at of a token: those that an HTTP head has room for are shorter.
 const CREDENTIAL_BYTES_MAX: usize = 64 << 10;
@@ -23,7 +25,13 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     fields.set(
         "id",
         lua.create_function(move |_, (index, generation): (u32, u32)| {
-            Ok(format!("{}.{index}.{generation}", own.worker))
+            let worker = own.worker;
+            let place = Place {
+                worker,
+                index,
+                generation,
+            };
+            Ok(place.to_string())
         })?,
     )?;
     let own = Rc::clone(desk);
@@ -78,11 +86,9 @@ fn attributes(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
             let connections = own.world.connections.borrow();
             match connections.attribute(id, &name.to_str()?) {
                 None => Ok(Value::Nil),
-                Some(connections::Value::Boolean(value)) => Ok(Value::Boolean(*value)),
-                Some(connections::Value::Number(value)) => Ok(Value::Number(*value)),
-                Some(connections::Value::Bytes(bytes)) => {
-                    lua.create_string(bytes).map(Value::String)
-                }
+                Some(Attribute::Boolean(value)) => Ok(Value::Boolean(*value)),
+                Some(Attribute::Number(value)) => Ok(Value::Number(*value)),
+                Some(Attribute::Bytes(bytes)) => lua.create_string(bytes).map(Value::String),
             }
         },
     )?;
@@ -93,16 +99,16 @@ fn attributes(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
             let id = ConnectionId { index, generation };
             let value = match value {
                 Value::Nil => None,
-                Value::Boolean(value) => Some(connections::Value::Boolean(value)),
-                Value::Integer(value) => Some(connections::Value::Number(value as f64)),
-                Value::Number(value) => Some(connections::Value::Number(value)),
+                Value::Boolean(value) => Some(Attribute::Boolean(value)),
+                Value::Integer(value) => Some(Attribute::Number(value as f64)),
+                Value::Number(value) => Some(Attribute::Number(value)),
                 Value::String(text) => {
                     let bytes = text.as_bytes();
                     // Before it is copied.
                     if bytes.len() > ATTRIBUTE_BYTES_MAX {
                         return Err(fault(AttributeError::TooLarge.to_string()));
                     }
-                    Some(connections::Value::Bytes(bytes[..].into()))
+                    Some(Attribute::Bytes(bytes[..].into()))
                 }
                 other => {
                     return Err(fault(format!(
@@ -187,7 +193,7 @@ fn subscriptions(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()>
             let channel = channel_name(&channel)?;
             let place = wanted_place(&options)?;
             if !own.world.connections.borrow().is_open(who) {
-                return Err(fault(crate::CLOSED));
+                return Err(fault(veche_runtime::CLOSED));
             }
             let token = own.token();
             own.effect(Effect::Subscribe {
@@ -221,7 +227,7 @@ fn subscriptions(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()>
                 )));
             };
             if !own.world.connections.borrow().is_open(who) {
-                return Err(fault(crate::CLOSED));
+                return Err(fault(veche_runtime::CLOSED));
             }
             let credential = credential.as_bytes();
             let begin = &credential[..credential.len().min(CREDENTIAL_BYTES_MAX)];

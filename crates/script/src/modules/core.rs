@@ -8,7 +8,7 @@ use super::errors::{FULL, tagged};
 use super::{fault, is_utf8, json};
 use crate::MessageKind;
 use crate::desk::{Desk, Woken};
-use crate::effects::{Effect, Level, Token};
+use veche_runtime::{Effect, Level, Token};
 
 /// Longest sleep, in seconds: a year.
 const SLEEP_MAX_S: f64 = 31_536_000.0;

@@ -5,7 +5,7 @@ use mlua::{Lua, Table, Value};
 use veche_calls::FaultKind;
 use veche_types::codes::ErrorCode;
 
-use crate::{CLOSED, GONE};
+use veche_runtime::{CLOSED, GONE};
 
 /// What is too much to be taken now, in the same turn or of the same worker.
 pub(super) const FULL: &str = "full";

@@ -8,10 +8,10 @@ use veche_types::codes::{CloseCode, REASON_BYTES_MAX};
 
 use super::argument::{Arguments, as_number};
 use super::{fault, is_utf8};
-use crate::close::is_close_code;
 use crate::desk::Desk;
-use crate::effects::{Effect, MESSAGE_BYTES_MAX};
 use crate::{ConnectionId, MessageKind};
+use veche_runtime::close::is_close_code;
+use veche_runtime::{Effect, MESSAGE_BYTES_MAX};
 
 /// Connections that a search finds unless told otherwise, and the most that it may be told.
 const LIMIT: usize = 1000;
@@ -24,11 +24,13 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         let arguments = Arguments::new("connection", values);
         let id = arguments.bytes(1)?;
         let id = std::str::from_utf8(&id).unwrap_or_default();
-        Ok(match parse(id) {
-            Some((worker, ConnectionId { index, generation })) => {
-                (Some(worker), Some(index), Some(generation))
-            }
-            None => (None, None, None),
+        Ok(match id.parse() {
+            Ok(Place {
+                worker,
+                index,
+                generation,
+            }) => (Some(worker), Some(index), Some(generation)),
+            Err(_) => (None, None, None),
         })
     })?;
     far.set("parse", parse)?;
@@ -154,16 +156,6 @@ pub(super) fn to_lua(lua: &Lua, places: &[Place]) -> mlua::Result<Table> {
         table.raw_push(place.generation)?;
     }
     Ok(table)
-}
-
-/// `worker.index.generation`, in the one way in which it is written.
-fn parse(id: &str) -> Option<(u16, ConnectionId)> {
-    let mut parts = id.split('.');
-    let worker: u16 = parts.next()?.parse().ok()?;
-    let index = parts.next()?.parse().ok()?;
-    let generation = parts.next()?.parse().ok()?;
-    let is_as_written = format!("{worker}.{index}.{generation}") == id;
-    is_as_written.then_some((worker, ConnectionId { index, generation }))
 }
 
 /// The first three arguments, which `lua/connections.lua` gives.

@@ -10,7 +10,9 @@ use veche_types::codes::CHOSEN;
 
 use super::{fault, http, json};
 use crate::desk::{Desk, Open, is_binary};
-use crate::hooks::{Asked, Blob, Caller, Data, Given, Granted, Hook, Ruling};
+use veche_runtime::hooks::{
+    Blob, Data, Grant, Hook, HookCaller, HookRequest, HookResponse, ServerSubscription,
+};
 
 /// How many channels a client may be given, and more than it can have: what is beyond that only takes time.
 const CHANNELS_MAX: usize = 1024;
@@ -32,9 +34,45 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     native.set("rule", rule)
 }
 
+/// Returns the name of a hook's function with the table that it stands in.
+pub(crate) const fn path(hook: Hook) -> &'static str {
+    match hook {
+        Hook::Connect => "centrifuge.connect",
+        Hook::Refresh => "centrifuge.refresh",
+        Hook::Subscribe => "centrifuge.subscribe",
+        Hook::SubRefresh => "centrifuge.sub_refresh",
+        Hook::Publish => "centrifuge.publish",
+        Hook::Rpc => "centrifuge.rpc",
+        Hook::Message => "centrifuge.message",
+        Hook::Disconnect => "centrifuge.disconnect",
+    }
+}
+
+/// Returns the fields that a result of a hook may have.
+const fn fields(hook: Hook) -> &'static [&'static str] {
+    match hook {
+        Hook::Connect => &[
+            "user",
+            "expire_at",
+            "info",
+            "b64info",
+            "data",
+            "b64data",
+            "channels",
+            "subs",
+            "meta",
+        ],
+        Hook::Refresh | Hook::SubRefresh => &["expired", "expire_at", "info", "b64info"],
+        Hook::Subscribe => &["info", "b64info", "data", "b64data", "expire_at"],
+        Hook::Publish => &["data", "b64data", "skip_history"],
+        Hook::Rpc => &["data", "b64data"],
+        Hook::Message | Hook::Disconnect => &[],
+    }
+}
+
 /// The client that asks, as a table of values.
-pub(crate) fn client(lua: &Lua, asked: &Asked<'_>) -> mlua::Result<Table> {
-    let Caller {
+pub(crate) fn client(lua: &Lua, asked: &HookRequest<'_>) -> mlua::Result<Table> {
+    let HookCaller {
         id,
         user,
         transport,
@@ -125,7 +163,7 @@ fn containers(value: &serde_json::Value) -> usize {
 }
 
 /// What a handler has raised that is meant for the client; `None` for any other table.
-pub(crate) fn raised(lua: &Lua, open: Open, value: &Table) -> Option<mlua::Result<Ruling>> {
+pub(crate) fn raised(lua: &Lua, open: Open, value: &Table) -> Option<mlua::Result<HookResponse>> {
     let is_meant = ["error", "disconnect"].into_iter().any(|name| {
         let value = value.raw_get::<Value>(name);
         value.is_ok_and(|value| !value.is_nil())
@@ -134,17 +172,17 @@ pub(crate) fn raised(lua: &Lua, open: Open, value: &Table) -> Option<mlua::Resul
 }
 
 /// What a handler has returned.
-fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<Ruling> {
+fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<HookResponse> {
     let hook = open.hook;
     let table = match value {
         Value::Table(table) => table,
         Value::Nil if matches!(hook, Hook::Message | Hook::Disconnect) => {
-            return Ok(Ruling::Granted(Box::default()));
+            return Ok(HookResponse::Granted(Box::default()));
         }
         other => {
             return Err(fault(format!(
                 "{} returned {}: a table expected, {{}} if there is nothing to say",
-                hook.path(),
+                path(hook),
                 match other {
                     Value::Nil => "nothing".to_owned(),
                     Value::Integer(_) => "a number".to_owned(),
@@ -162,7 +200,7 @@ fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<Ruling> {
             table: &said,
         };
         error.only("error", &["code", "message", "temporary"])?;
-        return Ok(Ruling::Error {
+        return Ok(HookResponse::Error {
             code: error.code("error", 1, u32::MAX)?,
             message: error.words("message")?,
             is_temporary: error.flag("temporary")?,
@@ -181,13 +219,13 @@ fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<Ruling> {
             (*CHOSEN.start()).into(),
             (*CHOSEN.end()).into(),
         )?;
-        return Ok(Ruling::Disconnect {
+        return Ok(HookResponse::Disconnect {
             code: u16::try_from(code).unwrap_or(u16::MAX),
             reason: disconnect.words("reason")?,
         });
     }
-    result.only("a result", hook.fields())?;
-    let mut granted = Granted {
+    result.only("a result", fields(hook))?;
+    let mut granted = Grant {
         user: result.user()?,
         expires_at_s: result.time()?,
         is_expired: result.flag("expired")?,
@@ -199,7 +237,7 @@ fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<Ruling> {
     };
     result.subs(&mut granted.channels)?;
     result.channels(&mut granted.channels)?;
-    Ok(Ruling::Granted(Box::new(granted)))
+    Ok(HookResponse::Granted(Box::new(granted)))
 }
 
 /// A table that a handler has returned, or one in it. No metamethod of it is called.
@@ -210,8 +248,12 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
+    fn path(&self) -> &'static str {
+        path(self.open.hook)
+    }
+
     fn bad(&self, name: &str, expected: &str, found: &Value) -> mlua::Error {
-        let path = self.open.hook.path();
+        let path = self.path();
         let found = match found {
             Value::Nil => "nothing".to_owned(),
             Value::Integer(number) => number.to_string(),
@@ -241,7 +283,7 @@ impl Fields<'_> {
                     Value::Integer(_) => "[number]".to_owned(),
                     other => format!("[{}]", other.type_name()),
                 };
-                let path = self.open.hook.path();
+                let path = self.path();
                 let has = match names {
                     [] => "nothing".to_owned(),
                     names => names.join(", "),
@@ -311,10 +353,7 @@ impl Fields<'_> {
     fn text(&self, name: &str, text: &LuaString) -> mlua::Result<String> {
         match text.to_str() {
             Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(fault(format!(
-                "{}: {name} is not UTF-8",
-                self.open.hook.path()
-            ))),
+            Err(_) => Err(fault(format!("{}: {name} is not UTF-8", self.path()))),
         }
     }
 
@@ -345,7 +384,7 @@ impl Fields<'_> {
         encoded.map(Blob::Json).map_err(|error| {
             let why = super::words(&error);
             let why = why.strip_prefix("json.encode: ").unwrap_or(&why);
-            fault(format!("{}: {name}: {why}", self.open.hook.path()))
+            fault(format!("{}: {name}: {why}", self.path()))
         })
     }
 
@@ -357,7 +396,7 @@ impl Fields<'_> {
             Value::String(text) => {
                 let bytes = STANDARD.decode(&*text.as_bytes());
                 let bytes = bytes.map_err(|error| {
-                    let path = self.open.hook.path();
+                    let path = self.path();
                     fault(format!("{path}: {base64} is no base64: {error}"))
                 })?;
                 return Ok(Some(Blob::Bytes(bytes)));
@@ -380,7 +419,7 @@ impl Fields<'_> {
         }
     }
 
-    fn subs(&self, channels: &mut Vec<Given>) -> mlua::Result<()> {
+    fn subs(&self, channels: &mut Vec<ServerSubscription>) -> mlua::Result<()> {
         let Some(subs) = self.table("subs")? else {
             return Ok(());
         };
@@ -393,8 +432,8 @@ impl Fields<'_> {
                 Value::Table(table) => {
                     let table = &table;
                     let sub = Fields { lua, open, table };
-                    sub.only("one of subs", Hook::Subscribe.fields())?;
-                    Given {
+                    sub.only("one of subs", fields(Hook::Subscribe))?;
+                    ServerSubscription {
                         channel,
                         info: sub.blob("info", "b64info")?,
                         data: sub.blob("data", "b64data")?,
@@ -409,7 +448,7 @@ impl Fields<'_> {
         Ok(())
     }
 
-    fn channels(&self, channels: &mut Vec<Given>) -> mlua::Result<()> {
+    fn channels(&self, channels: &mut Vec<ServerSubscription>) -> mlua::Result<()> {
         let Some(list) = self.table("channels")? else {
             return Ok(());
         };
@@ -417,19 +456,19 @@ impl Fields<'_> {
             let channel: Value = list.raw_get(index)?;
             let channel = self.channel("channels", &channel)?;
             self.room_for(channels)?;
-            channels.push(Given {
+            channels.push(ServerSubscription {
                 channel,
-                ..Given::default()
+                ..ServerSubscription::default()
             });
         }
         Ok(())
     }
 
-    fn room_for(&self, channels: &[Given]) -> mlua::Result<()> {
+    fn room_for(&self, channels: &[ServerSubscription]) -> mlua::Result<()> {
         match channels.len() < CHANNELS_MAX {
             true => Ok(()),
             false => {
-                let path = self.open.hook.path();
+                let path = self.path();
                 let why = format!("{path}: more than {CHANNELS_MAX} channels");
                 Err(fault(why))
             }

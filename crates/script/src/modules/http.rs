@@ -11,9 +11,9 @@ use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 use super::{fault, json};
 use crate::desk::Desk;
 use crate::desk::Ended;
-use crate::effects::{Effect, Verdict};
-use crate::request::Request;
 use answer::{Body, HttpAnswer};
+use veche_runtime::Request;
+use veche_runtime::{Effect, HandshakeReply};
 
 /// Reads one field of a request.
 type Read = fn(&Lua, &Request) -> mlua::Result<Value>;
@@ -152,7 +152,7 @@ pub(super) fn install(
     let judge = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
         let verdict = verdict(lua, &files, results)?;
         if let Some(Ended { id: of, .. }) = own.requests().end(number as u64) {
-            own.effect(Effect::Verdict { of, verdict });
+            own.effect(Effect::Handshake { of, reply: verdict });
         }
         Ok(())
     })?;
@@ -223,18 +223,18 @@ fn respond(desk: &Desk, number: u64, answer: HttpAnswer) -> mlua::Result<Option<
 }
 
 /// `nil` or `true` accepts, a table says more, `false` or a response refuses.
-fn verdict(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<Verdict> {
+fn verdict(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<HandshakeReply> {
     match results.front() {
-        None | Some(Value::Nil | Value::Boolean(true)) => Ok(Verdict::Accept {
+        None | Some(Value::Nil | Value::Boolean(true)) => Ok(HandshakeReply::Accept {
             user: None,
             protocol: None,
         }),
-        Some(Value::Boolean(false)) => Ok(Verdict::Refuse {
+        Some(Value::Boolean(false)) => Ok(HandshakeReply::Refuse {
             status: 403,
             headers: vec![("Content-Type".into(), "text/plain; charset=utf-8".into())],
             body: b"refused\n".to_vec(),
         }),
-        Some(Value::Table(table)) => Ok(Verdict::Accept {
+        Some(Value::Table(table)) => Ok(HandshakeReply::Accept {
             user: table.get("user")?,
             protocol: table.get("protocol")?,
         }),
@@ -250,7 +250,7 @@ fn verdict(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<Verdic
                     "handshake: the body of a refusal is a string, or a table for JSON",
                 ));
             };
-            Ok(Verdict::Refuse {
+            Ok(HandshakeReply::Refuse {
                 status: answer.status,
                 headers: answer.headers,
                 body,

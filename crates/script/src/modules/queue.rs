@@ -10,7 +10,7 @@ use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::held::Held;
 use super::{fault, json};
 use crate::desk::Desk;
-use crate::effects::Token;
+use veche_runtime::Token;
 
 /// Most values of a queue.
 const CAPACITY_MAX: f64 = 1e6;

@@ -14,7 +14,7 @@ use super::kept::Kept;
 use super::server::{Kind, Options};
 use super::{fault, go_on};
 use crate::desk::Desk;
-use crate::effects::Token;
+use veche_runtime::Token;
 
 const KIND: Kind = Kind {
     function: "redis.connect",

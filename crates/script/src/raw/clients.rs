@@ -14,7 +14,7 @@ use super::machine::Reference;
 use super::object;
 use crate::ConnectionId;
 use crate::desk::Desk;
-use crate::effects::Token;
+use veche_runtime::Token;
 
 /// An id that no connection has.
 const NOBODY: ConnectionId = ConnectionId {

@@ -13,11 +13,11 @@ use veche_types::codes::{CloseCode, REASON_BYTES_MAX};
 use super::doom::{is_run_over, why_over};
 use super::machine::{Coroutine, Reference};
 use super::object;
-use crate::close::is_close_code;
 use crate::desk::{Desk, Sent};
-use crate::effects::MESSAGE_BYTES_MAX;
 use crate::utf8;
 use crate::{ConnectionId, MessageKind};
+use veche_runtime::MESSAGE_BYTES_MAX;
+use veche_runtime::close::is_close_code;
 
 /// A C function with its two upvalues: the desk, and the metatable of connections.
 pub(super) fn closure(

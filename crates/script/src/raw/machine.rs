@@ -12,9 +12,9 @@ use super::doom::unhook;
 use super::memory::{IsShort, Memory};
 use super::object;
 use crate::ConnectionId;
-use crate::effects::Token;
 use crate::modules;
 use crate::watch::Watch;
+use veche_runtime::Token;
 
 /// Idle coroutines kept for the next handlers.
 const POOL_MAX: usize = 128;

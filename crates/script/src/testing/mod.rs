@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use crate::app::{App, World};
 use crate::code::Code;
-use crate::effects::{Effect, Effects, Token};
 use crate::vm::{LoadError, START_FAILED, Vm};
 use crate::{Answer, Now};
+use veche_runtime::{Effect, Effects, Token};
 
 pub use plain::Plain;
 

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use mlua::{Lua, Table, Value};
 
 use super::{Ask, Case, Notes, Plain, diff, show};
-use crate::effects::Token;
 use crate::vm::load::{Extra, Parts};
+use veche_runtime::Token;
 
 const SOURCE: &str = include_str!("../../lua/test.lua");
 /// Its part about the outside.

@@ -9,9 +9,9 @@ use veche_types::codes::CloseCode;
 use super::Vm;
 use crate::ConnectionId;
 use crate::Now;
-use crate::effects::{Level, Token};
 use crate::modules::{self, errors::tagged};
 use crate::raw::Argument;
+use veche_runtime::{Level, Token};
 
 impl Vm {
     /// Whether a connection is dialed with that token.

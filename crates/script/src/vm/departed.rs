@@ -6,9 +6,9 @@
 use super::Vm;
 use crate::ConnectionId;
 use crate::desk::Woken;
-use crate::effects::Token;
 use crate::raw::Failure;
-use crate::vm::{Answer, Handler};
+use crate::vm::Handler;
+use veche_runtime::{Answer, Token};
 
 /// A handler that has gone on to wait so often after its connection was gone is ended.
 const FAILED_WAITS_MAX: u32 = 64;
@@ -41,7 +41,7 @@ impl Vm {
         let is_over = local.failed_waits > FAILED_WAITS_MAX;
         self.desk.cancel_call(token);
         if !is_over {
-            let closed = Answer::Failed(crate::CLOSED.to_owned());
+            let closed = Answer::Failed(veche_runtime::CLOSED.to_owned());
             self.desk.wake(token, Woken::Answered(closed));
         } else if let Some(task) = self.tasks.take_waiting(token) {
             self.bury(task.coroutine);

@@ -1,13 +1,13 @@
 //! What follows the end of a coroutine: its connection's next call, a request's answer, the state of a service.
 
-use super::{Handler, Postponed, Service, Vm};
+use super::{Handler, Postponed, Vm};
 use crate::ConnectionId;
-use crate::role::Role;
 use crate::desk::Ended;
-use crate::effects::{Effect, Verdict};
-use crate::hooks::Ruling;
 use crate::raw::{Failure, Ran};
+use crate::role::Role;
 use crate::task::Owner;
+use veche_runtime::hooks::HookResponse;
+use veche_runtime::{Effect, HandshakeReply, Service};
 
 impl Vm {
     pub(super) fn ended(&mut self, owner: Owner) {
@@ -53,7 +53,7 @@ impl Vm {
             }
             Owner::Question(number, _) => {
                 self.report(owner, &failure);
-                self.desk.rule(number, Ruling::Failed);
+                self.desk.rule(number, HookResponse::Failed);
             }
             Owner::Events => {
                 // What it was told nobody tells it again.
@@ -153,9 +153,9 @@ impl Vm {
         let mut effects = self.desk.world.effects.borrow_mut();
         let effect = if matches!(owner, Owner::Handshake(_)) {
             let body = body.to_vec();
-            Effect::Verdict {
+            Effect::Handshake {
                 of: id,
-                verdict: Verdict::Refuse {
+                reply: HandshakeReply::Refuse {
                     status: 500,
                     headers,
                     body,

@@ -4,11 +4,11 @@ use mlua::Table;
 
 use super::{Handler, Vm};
 use crate::Now;
-use crate::effects::Level;
-use crate::event::Event;
 use crate::modules;
 use crate::raw::Argument;
 use crate::task::Owner;
+use veche_runtime::ChannelEvent;
+use veche_runtime::Level;
 
 impl Vm {
     /// Whether the script wants to hear of events at all.
@@ -24,7 +24,7 @@ impl Vm {
     }
 
     /// Tells it, where it [takes](Self::takes_events) some; `lost` were lost before for lack of room.
-    pub fn tell(&mut self, events: &[Event<'_>], lost: u64, now: Now) {
+    pub fn tell(&mut self, events: &[ChannelEvent<'_>], lost: u64, now: Now) {
         self.set_now(now);
         let Some(function) = self.handlers[Handler::Events as usize] else {
             return;
@@ -44,7 +44,7 @@ impl Vm {
         self.begin_or_keep(coroutine, Owner::Events);
     }
 
-    fn list_of(&self, events: &[Event<'_>]) -> mlua::Result<Table> {
+    fn list_of(&self, events: &[ChannelEvent<'_>]) -> mlua::Result<Table> {
         let lua = &self.lua;
         let list = lua.create_table_with_capacity(events.len(), 0)?;
         for (index, event) in events.iter().enumerate() {

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use super::{Handler, Vm};
 use crate::ConnectionId;
 use crate::Now;
-use crate::effects::{Effect, Level};
 use crate::modules;
 use crate::task::Owner;
+use veche_runtime::{Effect, Level};
 
 impl Vm {
     /// Takes over the open connections of the VM before, which runs older code: `app.open` is not called again.

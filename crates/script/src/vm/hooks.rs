@@ -1,6 +1,6 @@
 //! What a script decides for clients of Centrifugo's protocol: one coroutine for each question, one ruling for each.
 //!
-//! It does not know who asks, nor what becomes of a ruling: [`Effect::Ruled`](crate::Effect::Ruled) has the question's
+//! It does not know who asks, nor what becomes of a ruling: [`Effect::Hook`](crate::Effect::Hook) has the question's
 //! number.
 
 use mlua::Value;
@@ -8,11 +8,11 @@ use veche_types::codes::ErrorCode;
 
 use super::{OVER_MEMORY, Vm};
 use crate::Now;
-use crate::effects::Level;
-use crate::hooks::{Asked, Hook, Ruling};
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Reference};
 use crate::task::Owner;
+use veche_runtime::Level;
+use veche_runtime::hooks::{Hook, HookRequest, HookResponse};
 
 impl Vm {
     /// What the script decides on.
@@ -22,22 +22,22 @@ impl Vm {
     }
 
     /// Asks. `number` is one that no other question has, of whatever application; there is exactly one
-    /// [`Effect::Ruled`](crate::Effect::Ruled) with it, at the latest when this VM [ends](Self::finish).
-    pub fn decide(&mut self, number: u64, asked: &Asked<'_>, now: Now) {
+    /// [`Effect::Hook`](crate::Effect::Hook) with it, at the latest when this VM [ends](Self::finish).
+    pub fn decide(&mut self, number: u64, asked: &HookRequest<'_>, now: Now) {
         self.set_now(now);
         self.desk.open_question(number, asked);
         if !self.has_room() {
             self.desk.log(Level::Error, OVER_MEMORY);
-            return self.desk.rule(number, Ruling::Failed);
+            return self.desk.rule(number, HookResponse::Failed);
         }
         let Some(handler) = self.hooks[asked.hook as usize] else {
-            return self.desk.rule(number, Ruling::Failed);
+            return self.desk.rule(number, HookResponse::Failed);
         };
         let data = match modules::hooks::data(&self.lua, asked.data) {
             Ok(data) => data,
             // The client's fault, and none of the script's.
             Err(why) => {
-                let ruling = Ruling::Error {
+                let ruling = HookResponse::Error {
                     code: ErrorCode::BadRequest.code(),
                     message: why.to_owned(),
                     is_temporary: false,
@@ -49,7 +49,7 @@ impl Vm {
             Ok(coroutine) => coroutine,
             Err(error) => {
                 self.desk.log(Level::Error, modules::words(&error));
-                return self.desk.rule(number, Ruling::Failed);
+                return self.desk.rule(number, HookResponse::Failed);
             }
         };
         self.begin_or_keep(coroutine, Owner::Question(number, asked.hook));
@@ -61,10 +61,10 @@ impl Vm {
         if self.desk.question(number).is_none() {
             return;
         }
-        self.desk.rule(number, Ruling::Failed);
+        self.desk.rule(number, HookResponse::Failed);
         self.end_task(
             |owner| matches!(owner, Owner::Question(of, _) if of == number),
-            crate::TOO_LATE,
+            veche_runtime::TOO_LATE,
         );
         self.settle();
     }
@@ -74,7 +74,7 @@ impl Vm {
         &mut self,
         handler: Reference,
         number: u64,
-        asked: &Asked<'_>,
+        asked: &HookRequest<'_>,
         data: Value,
     ) -> mlua::Result<Coroutine> {
         let client = modules::hooks::client(&self.lua, asked)?;
@@ -119,7 +119,7 @@ impl Vm {
             Some(Ok(ruling)) => self.desk.rule(number, ruling),
             Some(Err(error)) => {
                 self.desk.log(Level::Error, modules::words(&error));
-                self.desk.rule(number, Ruling::Failed);
+                self.desk.rule(number, HookResponse::Failed);
             }
         }
         true

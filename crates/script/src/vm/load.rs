@@ -8,20 +8,20 @@ use std::sync::Arc;
 use mlua::{Function, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 
 use super::slice::Slice;
-use super::{HANDLERS, Handler, Service, Vm};
+use super::{HANDLERS, Handler, Vm};
 use crate::MessageKind;
 use crate::World;
 use crate::app::App;
-use crate::role::Role;
 use crate::clock::Clock;
 use crate::code::{Code, CodeError};
 use crate::desk::Desk;
-use crate::effects::Level;
-use crate::hooks::Hook;
 use crate::modules;
 use crate::raw::{Machine, Natives, Reference};
+use crate::role::Role;
 use crate::task::Tasks;
 use crate::watch::Watch;
+use veche_runtime::hooks::Hook;
+use veche_runtime::{Level, Service};
 
 const PRELUDE: &str = include_str!("../../lua/prelude.lua");
 const LIBRARIES: &str = include_str!("../../lua/libraries.lua");
@@ -343,7 +343,7 @@ fn hooks(
                 inner.get::<Function>("by_method")?.call(methods)?
             }
             other => {
-                let (path, what) = (hook.path(), other.type_name());
+                let (path, what) = (modules::hooks::path(hook), other.type_name());
                 let why = format!("app.{path} is a {what}; a function expected");
                 return Err(LoadError::Script(why));
             }

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use super::{Handler, Vm};
 use crate::ConnectionId;
 use crate::Now;
-use crate::effects::Effect;
 use crate::raw::{Argument, Coroutine};
 use crate::task::Owner;
+use veche_runtime::Effect;
 
 impl Vm {
     /// Whether calls wait for the end of `app.start`.

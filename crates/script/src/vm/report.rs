@@ -3,9 +3,9 @@
 use mlua::Table;
 
 use super::{Handler, START_FAILED, Vm};
-use crate::effects::Level;
 use crate::raw::{Argument, Failure};
 use crate::task::Owner;
+use veche_runtime::Level;
 
 /// Calls of `app.error` under way; beyond that errors are only logged.
 const REPORTS_MAX: usize = 64;
@@ -74,7 +74,7 @@ impl Vm {
 
 /// A client that leaves while somebody works for it is no fault of the script.
 fn level_of(failure: &Failure) -> Level {
-    let left = [crate::CLOSED, crate::GONE];
+    let left = [veche_runtime::CLOSED, veche_runtime::GONE];
     match left.iter().any(|words| failure.words.ends_with(words)) {
         true => Level::Debug,
         false => Level::Error,

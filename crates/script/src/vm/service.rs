@@ -2,24 +2,13 @@
 //!
 //! It does not know when a service begins again after it has failed: that is the caller's.
 
+use veche_runtime::Service;
+
 use super::{Handler, Vm};
 use crate::Now;
-use crate::role::Role;
 use crate::raw::Argument;
+use crate::role::Role;
 use crate::task::Owner;
-
-/// How far a service is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
-    /// `run` has not been called.
-    Idle,
-    /// It runs or waits, or coroutines do that it has left behind.
-    Runs,
-    /// It has returned, and nothing that it began is left: no coroutine, and no connection to another server.
-    Over,
-    /// With an error, which was logged.
-    Failed,
-}
 
 impl Vm {
     /// Calls a service's `run`; once.

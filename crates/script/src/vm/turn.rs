@@ -3,15 +3,15 @@
 //! What does not fit waits for the next turn, in order.
 
 use super::slice::{Class, Classes};
-use super::{Answer, Handler, Postponed, Vm};
+use super::{Handler, Postponed, Vm};
 use veche_calls::Outcome;
 
 use crate::Now;
 use crate::desk::{Spawned, Woken};
-use crate::effects::Token;
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Room};
 use crate::task::{Owner, Task};
+use veche_runtime::{Answer, Token};
 
 /// Coroutines of one class that begin or go on before it is another class's turn.
 const SHARE_STEPS_MAX: usize = 64;

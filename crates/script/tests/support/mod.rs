@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use veche_script::{
-    Answer, App, Code, ConnectionId, Effect, Effects, Level, Limits, LoadError, MessageKind, Now,
-    Progress, Request, Role, Span, Token, Verdict, Vm, World,
+    Answer, App, Code, ConnectionId, Effect, Effects, HandshakeReply, Level, Limits, LoadError,
+    MessageKind, Now, Progress, Request, Role, Span, Token, Vm, World,
 };
 
 pub(crate) const ANN: ConnectionId = ConnectionId {
@@ -366,11 +366,11 @@ fn words(effect: &Effect, effects: &Effects) -> String {
             true => format!("end {}", name(*to)),
             false => format!("break off {}", name(*to)),
         },
-        Effect::Verdict { of, verdict } => match verdict {
-            Verdict::Accept { user, protocol } => {
+        Effect::Handshake { of, reply } => match reply {
+            HandshakeReply::Accept { user, protocol } => {
                 format!("accept {} {user:?} {protocol:?}", name(*of))
             }
-            Verdict::Refuse { status, body, .. } => {
+            HandshakeReply::Refuse { status, body, .. } => {
                 format!(
                     "refuse {} {status} {}",
                     name(*of),
@@ -391,7 +391,7 @@ fn words(effect: &Effect, effects: &Effects) -> String {
         Effect::Command { method, body, .. } => format!("api {method} {}", text(*body)),
         Effect::Call { call, .. } => format!("call {call:?}"),
         Effect::CancelCall { .. } => "cancel call".to_owned(),
-        Effect::Ruled { question, ruling } => format!("rule {question} {ruling:?}"),
+        Effect::Hook { number, response } => format!("rule {number} {response:?}"),
         Effect::Failed { of } => format!("failed {}", name(*of)),
         Effect::Log { level, text, .. } => match level {
             Level::Info => text.clone(),

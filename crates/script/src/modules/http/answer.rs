@@ -4,6 +4,7 @@ use mlua::{Function, Lua, MultiValue, Table, Value};
 
 use crate::modules::argument::Arguments;
 use crate::modules::{fault, json};
+use veche_runtime::is_file_path;
 
 /// What a handler has returned, made whole.
 #[derive(Debug)]
@@ -138,9 +139,6 @@ fn add(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
     }
 }
 
-/// Longest path of a file.
-const PATH_BYTES_MAX: usize = 1024;
-
 /// Longest name that a browser is to save a file under.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -160,7 +158,7 @@ pub(super) fn file(lua: &Lua, native: &Table, has_folder: bool) -> mlua::Result<
         let arguments = Arguments::new("file", values);
         let path = arguments.string(1)?.to_str();
         let path = path.map_err(|_| arguments.bad(1, "it is not UTF-8"))?;
-        if !is_path(&path) {
+        if !is_file_path(&path) {
             return Err(arguments.bad(
                 1,
                 "a path below the folder of files expected, such as \"pages/a.html\": without . and .. and hidden names",
@@ -210,17 +208,6 @@ fn file_option(
     }
 }
 
-/// Below a folder and not out of it, whatever is there. Hidden files are not for strangers.
-fn is_path(path: &str) -> bool {
-    path.len() <= PATH_BYTES_MAX
-        && path.split('/').all(|name| {
-            !name.is_empty()
-                && !name.starts_with('.')
-                && !name.contains('\\')
-                && !name.chars().any(char::is_control)
-        })
-}
-
 /// The body, and the headers that its options make.
 fn file_body(file: &Table, headers: &mut Vec<(String, String)>) -> mlua::Result<Body> {
     if let Some(name) = file.raw_get::<Option<String>>("download")? {
@@ -230,7 +217,7 @@ fn file_body(file: &Table, headers: &mut Vec<(String, String)>) -> mlua::Result<
         add(headers, "Content-Type", &kind);
     }
     let path: String = file.raw_get("path")?;
-    if !is_path(&path) {
+    if !is_file_path(&path) {
         return Err(fault("request: the path of the file was changed"));
     }
     Ok(Body::File(path))

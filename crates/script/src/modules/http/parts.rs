@@ -5,9 +5,9 @@ use std::rc::Rc;
 use mlua::{Lua, LuaString, Table, Value};
 
 use crate::desk::{Desk, Ended, Writing};
-use crate::effects::Effect;
 use crate::modules::core::channel_name;
 use crate::modules::fault;
+use veche_runtime::Effect;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(desk);
@@ -19,7 +19,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         let data = data.as_bytes();
         let writing = own.requests().write(number as u64, data.len());
         let Some(Writing { to, is_much }) = writing else {
-            return Err(fault(crate::GONE));
+            return Err(fault(veche_runtime::GONE));
         };
         if data.is_empty() {
             return Ok(None);
@@ -46,7 +46,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     let listen = lua.create_function(move |_, (number, channel): (f64, LuaString)| {
         let channel = channel_name(&channel)?;
         let Some(who) = own.requests().writer(number as u64) else {
-            return Err(fault(crate::GONE));
+            return Err(fault(veche_runtime::GONE));
         };
         let token = own.token();
         own.effect(Effect::Subscribe {

@@ -15,10 +15,10 @@ use self::url::Url;
 use super::argument::{Arguments, as_number};
 use super::fault;
 use crate::ConnectionId;
-use crate::close::is_close_code;
 use crate::desk::Desk;
-use crate::dial::Dial;
-use crate::effects::Effect;
+use veche_runtime::Dial;
+use veche_runtime::Effect;
+use veche_runtime::close::is_close_code;
 use veche_types::codes::REASON_BYTES_MAX;
 
 pub(super) fn install(

@@ -77,28 +77,38 @@ impl Request {
         self.user = Some(self.keep(user));
     }
 
-    pub(crate) fn method(&self) -> &str {
+    /// Returns the method.
+    #[must_use]
+    pub fn method(&self) -> &str {
         self.at(self.method)
     }
 
-    pub(crate) fn path(&self) -> &str {
+    /// Returns the path in normal form.
+    #[must_use]
+    pub fn path(&self) -> &str {
         self.at(self.path)
     }
 
-    pub(crate) fn query(&self) -> &str {
+    /// Returns the query without its `?`, still encoded.
+    #[must_use]
+    pub fn query(&self) -> &str {
         self.at(self.query)
     }
 
-    pub(crate) fn user(&self) -> Option<&str> {
+    /// Returns the user by the route's identity.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
         self.user.map(|user| self.at(user))
     }
 
-    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// Returns the headers in order, with names in lower case.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let headers = self.headers.iter();
         headers.map(|(name, value)| (self.at(*name), self.at(*value)))
     }
 
-    pub(crate) fn params(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// Returns the parameters of the route in order, decoded.
+    pub fn params(&self) -> impl Iterator<Item = (&str, &str)> {
         let params = self.params.iter();
         params.map(|(name, value)| (self.at(*name), self.at(*value)))
     }

@@ -8,7 +8,7 @@ use veche_calls::channel::Inquiry;
 use veche_types::{ConnectionId, MessageKind, Since};
 
 use crate::dial::Dial;
-use crate::hooks::Ruling;
+use crate::hooks::HookResponse;
 
 /// What a waiting script waits for. Never used twice by one application of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,8 +80,8 @@ pub enum Effect {
         /// At most 123 bytes.
         reason: String,
     },
-    /// A subscription; answered by [`Answer::Done`](crate::Answer::Done) once the connection gets each publication, or by
-    /// [`Vm::replied`](crate::Vm::replied) where its place is wanted.
+    /// A subscription; answered by [`Answer::Done`](crate::Answer::Done) once the connection gets each publication, or by an
+    /// outcome where its place is wanted.
     Subscribe {
         /// Who.
         who: ConnectionId,
@@ -167,12 +167,12 @@ pub enum Effect {
         /// Otherwise it breaks off.
         is_whole: bool,
     },
-    /// What a handshake is answered.
-    Verdict {
-        /// Whose.
+    /// The answer to an [`Event::Handshake`](crate::Event::Handshake).
+    Handshake {
+        /// The connection to be.
         of: ConnectionId,
-        /// It, or the response that refuses it.
-        verdict: Verdict,
+        /// Accepts or refuses it.
+        reply: HandshakeReply,
     },
     /// A message to a connection that is another worker's.
     SendFar {
@@ -196,7 +196,7 @@ pub enum Effect {
         /// At most 123 bytes.
         reason: String,
     },
-    /// Connections of a user are looked for, on all workers; answered by [`Vm::replied`](crate::Vm::replied).
+    /// Connections of a user are looked for, on all workers; answered by an outcome.
     Find {
         /// Whose.
         user: String,
@@ -205,7 +205,7 @@ pub enum Effect {
         /// Whom to answer.
         token: Token,
     },
-    /// Something is asked of a channel; answered by [`Vm::replied`](crate::Vm::replied).
+    /// Something is asked of a channel; answered by an outcome.
     Inquire {
         /// The channel's name, not checked; `#user` is a user's personal one.
         channel: String,
@@ -214,7 +214,7 @@ pub enum Effect {
         /// Whom to answer.
         token: Token,
     },
-    /// A call of the API that back ends have; answered by [`Vm::replied`](crate::Vm::replied) with
+    /// A call of the API that back ends have; answered by an outcome with
     /// [`Reply::Api`](veche_calls::Reply::Api).
     Command {
         /// The method's name, not checked.
@@ -224,7 +224,7 @@ pub enum Effect {
         /// Whom to answer.
         token: Token,
     },
-    /// Something is asked of the world; answered by [`Vm::replied`](crate::Vm::replied).
+    /// Something is asked of the world; answered by an outcome.
     Call {
         /// What.
         call: Box<Call>,
@@ -236,8 +236,7 @@ pub enum Effect {
         /// Its.
         token: Token,
     },
-    /// A connection to another server; [`Vm::client_opened`](crate::Vm::client_opened) or
-    /// [`Vm::client_failed`](crate::Vm::client_failed) tells what became of it.
+    /// A connection to another server; the runtime hears whether it has opened or failed.
     Dial {
         /// Who dials.
         token: Token,
@@ -249,12 +248,12 @@ pub enum Effect {
         /// Who dialed.
         token: Token,
     },
-    /// A question of [`Vm::decide`](crate::Vm::decide) is decided.
-    Ruled {
-        /// Its number.
-        question: u64,
-        /// What was decided.
-        ruling: Ruling,
+    /// The answer to an [`Event::Hook`](crate::Event::Hook): exactly one for each.
+    Hook {
+        /// The request's.
+        number: u64,
+        /// What the application says to it.
+        response: HookResponse,
     },
     /// A handler that had waited has ended: its connection takes the next message.
     Ready {
@@ -290,9 +289,9 @@ pub struct About {
     pub path: String,
 }
 
-/// What a script makes of a handshake.
+/// The answer to a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HandshakeReply {
     /// The 101 may go.
     Accept {
         /// Who it is, if the script says so.
@@ -328,7 +327,7 @@ const COUNT_MAX: usize = 1 << 20;
 /// Bytes of lines for the log, likewise.
 const LOG_BYTES_MAX: usize = 16 << 20;
 /// Longest message: it is checked and copied by one call.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 20;
+pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Bytes after which effects are carried out before anything else runs.
 const MUCH_BYTES: usize = 1 << 20;
 
@@ -364,7 +363,8 @@ impl Effects {
     }
 
     /// Keeps bytes for an effect; `None` if there are too many already.
-    pub(crate) fn keep(&mut self, data: &[u8]) -> Option<Span> {
+    #[must_use]
+    pub fn keep(&mut self, data: &[u8]) -> Option<Span> {
         if self.bytes.len() + data.len() > BYTES_MAX || self.list.len() >= COUNT_MAX {
             return None;
         }
@@ -375,11 +375,13 @@ impl Effects {
     }
 
     /// Whether they should be carried out soon.
-    pub(crate) fn is_much(&self) -> bool {
+    #[must_use]
+    pub fn is_much(&self) -> bool {
         self.bytes.len() + self.text_bytes > MUCH_BYTES || self.list.len() > MUCH_BYTES / 64
     }
 
-    pub(crate) fn log(&mut self, level: Level, text: String, about: Option<Box<About>>) {
+    /// Keeps a line for the log; drops it where the run has logged too much.
+    pub fn log(&mut self, level: Level, text: String, about: Option<Box<About>>) {
         let bytes = |about: &About| about.path.len() + about.user.as_ref().map_or(0, String::len);
         let bytes = text.len() + about.as_deref().map_or(0, bytes);
         if self.text_bytes + bytes > LOG_BYTES_MAX || self.list.len() >= COUNT_MAX {

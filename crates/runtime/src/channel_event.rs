@@ -1,8 +1,8 @@
 //! Something that has happened to a channel or a user, lent.
 
-/// As scripts are told it.
+/// What an application is told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event<'a> {
+pub struct ChannelEvent<'a> {
     /// `occupied`, for example.
     pub kind: &'static str,
     /// Where.

@@ -1,10 +1,10 @@
-//! What clients of Centrifugo's protocol need leave for, where a script decides: what it is asked, and what it rules.
+//! Requests of clients of Centrifugo's protocol that an application decides on, and its responses.
 //!
-//! Plain values. Which of them comes when, and what a ruling brings about, whoever asks knows.
+//! Plain values. When a client's command leads to a request, and what a response does, the front ends know.
 
 use std::net::IpAddr;
 
-/// A function of `app.centrifuge`, and so what it is asked about.
+/// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
     /// Who a client is.
@@ -38,46 +38,18 @@ impl Hook {
         Self::Disconnect,
     ];
 
-    /// As scripts name it.
+    /// Returns the name that handlers and metrics have for it.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        // Without what is before the name.
-        self.path().split_at("centrifuge.".len()).1
-    }
-
-    /// The same with the table that it stands in.
-    pub(crate) const fn path(self) -> &'static str {
         match self {
-            Self::Connect => "centrifuge.connect",
-            Self::Refresh => "centrifuge.refresh",
-            Self::Subscribe => "centrifuge.subscribe",
-            Self::SubRefresh => "centrifuge.sub_refresh",
-            Self::Publish => "centrifuge.publish",
-            Self::Rpc => "centrifuge.rpc",
-            Self::Message => "centrifuge.message",
-            Self::Disconnect => "centrifuge.disconnect",
-        }
-    }
-
-    /// What a result of it may hold.
-    pub(crate) const fn fields(self) -> &'static [&'static str] {
-        match self {
-            Self::Connect => &[
-                "user",
-                "expire_at",
-                "info",
-                "b64info",
-                "data",
-                "b64data",
-                "channels",
-                "subs",
-                "meta",
-            ],
-            Self::Refresh | Self::SubRefresh => &["expired", "expire_at", "info", "b64info"],
-            Self::Subscribe => &["info", "b64info", "data", "b64data", "expire_at"],
-            Self::Publish => &["data", "b64data", "skip_history"],
-            Self::Rpc => &["data", "b64data"],
-            Self::Message | Self::Disconnect => &[],
+            Self::Connect => "connect",
+            Self::Refresh => "refresh",
+            Self::Subscribe => "subscribe",
+            Self::SubRefresh => "sub_refresh",
+            Self::Publish => "publish",
+            Self::Rpc => "rpc",
+            Self::Message => "message",
+            Self::Disconnect => "disconnect",
         }
     }
 }
@@ -85,17 +57,17 @@ impl Hook {
 /// Data, lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
-    /// One JSON value: a script gets it as a value of its own.
+    /// One JSON value.
     Json(&'a [u8]),
     /// A string.
     Text(&'a str),
-    /// Bytes: a script gets them as a string.
+    /// Any bytes.
     Binary(&'a [u8]),
 }
 
 /// Who asks, lent.
 #[derive(Clone, Copy, Debug)]
-pub struct Caller<'a> {
+pub struct HookCaller<'a> {
     /// The connection's id.
     pub id: &'a str,
     /// Empty for nobody.
@@ -112,17 +84,17 @@ pub struct Caller<'a> {
     pub remote: IpAddr,
     /// Of its request, with names in lower case.
     pub headers: &'a [(Box<str>, Box<[u8]>)],
-    /// What the script has said of the connection for itself: JSON.
+    /// What the application keeps of the connection for itself: JSON.
     pub meta: Option<&'a [u8]>,
 }
 
 /// What is asked, lent.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct HookRequest<'a> {
     /// About what.
     pub hook: Hook,
     /// By whom.
-    pub caller: Caller<'a>,
+    pub caller: HookCaller<'a>,
     /// The channel, the method, or why it is gone; otherwise empty.
     pub subject: &'a str,
     /// With which it has ended.
@@ -135,7 +107,7 @@ pub struct Asked<'a> {
     pub data: Option<Data<'a>>,
 }
 
-/// Data of a script.
+/// Data of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blob {
     /// One JSON value.
@@ -144,11 +116,11 @@ pub enum Blob {
     Bytes(Vec<u8>),
 }
 
-/// What a script has decided.
+/// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ruling {
+pub enum HookResponse {
     /// So be it.
-    Granted(Box<Granted>),
+    Granted(Box<Grant>),
     /// The command fails, and the client is told this.
     Error {
         /// From 1 on.
@@ -165,13 +137,13 @@ pub enum Ruling {
         /// For people.
         reason: String,
     },
-    /// The script has failed, which the log says, or was never asked.
+    /// The handler has failed, which the log says, or was never called.
     Failed,
 }
 
 /// What is granted; each hook has fields of its own, the others are as they are by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Granted {
+pub struct Grant {
     /// Empty for nobody.
     pub user: String,
     /// In seconds since 1970; `None`: for ever.
@@ -183,7 +155,7 @@ pub struct Granted {
     /// For the client, or what is published.
     pub data: Option<Blob>,
     /// Channels that a client is given; of a name that comes twice the first counts.
-    pub channels: Vec<Given>,
+    pub channels: Vec<ServerSubscription>,
     /// Comes back with each further question of the connection: JSON.
     pub meta: Option<Blob>,
     /// What is published is not kept.
@@ -192,7 +164,7 @@ pub struct Granted {
 
 /// A channel that a client is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct ServerSubscription {
     /// Which.
     pub channel: String,
     /// For others to see.

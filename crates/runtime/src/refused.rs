@@ -37,7 +37,8 @@ impl Refused {
     }
 
     /// Returns a number that changes whenever publications are taken again.
-    pub(crate) fn openings(&self) -> u64 {
+    #[must_use]
+    pub fn openings(&self) -> u64 {
         self.openings.get()
     }
 

@@ -1,0 +1,87 @@
+//! Attributes of a connection: plain values that outlive the code of the application.
+
+use std::collections::BTreeMap;
+
+/// Attributes of one connection.
+const ATTRIBUTES_MAX: usize = 64;
+
+/// Bytes of one connection's attributes, names included.
+pub const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
+
+/// The value of one.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attribute {
+    /// Either `true` or `false`.
+    Boolean(bool),
+    /// A number of any kind.
+    Number(f64),
+    /// Text, or any bytes.
+    Bytes(Box<[u8]>),
+}
+
+impl Attribute {
+    fn len(&self) -> usize {
+        match self {
+            Self::Boolean(_) | Self::Number(_) => 8,
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// Those of one connection.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attributes {
+    values: BTreeMap<Box<str>, Attribute>,
+    bytes: usize,
+}
+
+/// Why an attribute can't be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AttributeError {
+    /// Nothing is kept for it any more.
+    #[error("the connection is closed")]
+    Closed,
+    /// There are too many of them.
+    #[error("a connection has at most {ATTRIBUTES_MAX} attributes")]
+    TooMany,
+    /// They are too long together.
+    #[error("a connection's attributes have at most {ATTRIBUTE_BYTES_MAX} bytes")]
+    TooLarge,
+}
+
+impl Attributes {
+    /// Returns the value of an attribute.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Attribute> {
+        self.values.get(name)
+    }
+
+    /// Returns names and values, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Attribute)> {
+        self.values.iter().map(|(name, value)| (&**name, value))
+    }
+
+    /// Sets an attribute; `None` removes it.
+    ///
+    /// # Errors
+    /// There is no room for it: nothing changes.
+    pub fn set(&mut self, name: &str, value: Option<Attribute>) -> Result<(), AttributeError> {
+        let before = self.values.get(name);
+        let before_bytes = before.map_or(0, |value| name.len() + value.len());
+        let Some(value) = value else {
+            self.values.remove(name);
+            self.bytes -= before_bytes;
+            return Ok(());
+        };
+        if before.is_none() && self.values.len() >= ATTRIBUTES_MAX {
+            return Err(AttributeError::TooMany);
+        }
+        let bytes = self.bytes - before_bytes + name.len() + value.len();
+        if bytes > ATTRIBUTE_BYTES_MAX {
+            return Err(AttributeError::TooLarge);
+        }
+        self.bytes = bytes;
+        self.values.insert(name.into(), value);
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! How far handlers get, and what waits return to them.
+
+/// How far a handler got at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It is over.
+    Done,
+    /// It waits; [`Effect::Ready`](crate::Effect::Ready) says when its connection may go on.
+    Waits,
+}
+
+/// What a wait returns to the script.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// `true`.
+    Done,
+    /// A number.
+    Number(f64),
+    /// `nil`, and why.
+    No(String),
+    /// An error, raised where the script waits.
+    Failed(String),
+}
+
+/// A handler that ran for long without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// Its name, or what it belongs to.
+    pub handler: &'static str,
+    /// How long about, in milliseconds.
+    pub ms: u64,
+}

@@ -1,0 +1,353 @@
+//! What a worker wants done, as effects of the contract: from here on it runs through the same code as any runtime's.
+
+use veche_types::{ConnectionId, MessageKind, PayloadKind};
+
+use super::from_worker::{End, Handled, What, WorkerCall, WorkerEffect};
+use super::head::AttributeValue;
+use crate::hooks::HookResponse;
+use crate::{Attribute, Credential, Effect, Effects, HandshakeReply, Level, Token, WantedPlace};
+use veche_calls::Place;
+
+/// What the event was whose handler wants something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A handshake that is not answered.
+    Handshake(ConnectionId),
+    /// A message or the end of a WebSocket.
+    Connection(ConnectionId),
+    /// An HTTP request that is not answered.
+    Request(ConnectionId),
+    /// The request of a hook, by its number.
+    Hook(u64),
+    /// Nothing that is answered.
+    Worker,
+}
+
+/// What effects of a worker need beside them.
+pub trait Desk {
+    /// Returns a token that nothing waits with.
+    fn token(&mut self) -> Token;
+
+    /// Keeps attributes of a connection, which are no effect but the runtime's own.
+    fn set_attribute(&mut self, of: Place, name: &str, value: Option<Attribute>);
+}
+
+/// More than the effects of one turn have room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too much is sent at once")]
+pub struct NoRoom;
+
+/// Makes effects of what a handler of an event wants done.
+///
+/// A connection that is being opened takes no effect before [`Event::Open`](crate::Event::Open): of an accepted handshake the
+/// runtime carries the end first, and keeps the effects until then.
+#[derive(Clone, Copy, Debug)]
+pub struct Carrier {
+    /// The worker that has the connections.
+    pub worker: u16,
+    /// What the event was.
+    pub origin: Origin,
+}
+
+impl Carrier {
+    /// Leaves what a handler wants done among the effects.
+    ///
+    /// # Errors
+    /// The effects have no room: those that had are there.
+    pub fn handled(
+        self,
+        handled: Handled<'_>,
+        desk: &mut impl Desk,
+        into: &mut Effects,
+    ) -> Result<(), NoRoom> {
+        for effect in handled.effects {
+            self.effect(effect, desk, into)?;
+        }
+        match handled.end {
+            Some(end) => self.end(end, into),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves a call among the effects, to be answered by that token; `false` where the runtime has the answer itself.
+    ///
+    /// # Errors
+    /// The effects have no room.
+    pub fn call(
+        self,
+        call: WorkerCall<'_>,
+        token: Token,
+        into: &mut Effects,
+    ) -> Result<bool, NoRoom> {
+        let effect = match call.what {
+            What::Connection { .. } => return Ok(false),
+            What::Api { method, body } => Effect::Command {
+                method: method.into_owned(),
+                body: into.keep(body).ok_or(NoRoom)?,
+                token,
+            },
+            What::Connections { user, limit } => Effect::Find {
+                user: user.into_owned(),
+                limit,
+                token,
+            },
+            What::Subscribe {
+                who,
+                channel,
+                since,
+            } => {
+                let Some(who) = self.own(who) else {
+                    return Ok(false);
+                };
+                Effect::Subscribe {
+                    who,
+                    channel: channel.into_owned(),
+                    place: Some(WantedPlace {
+                        since: since.map(Into::into),
+                    }),
+                    token,
+                }
+            }
+            What::Renew { who, token: secret } => {
+                let Some(who) = self.own(who) else {
+                    return Ok(false);
+                };
+                let credential = Credential(secret.into_owned());
+                Effect::Renew {
+                    who,
+                    credential,
+                    token,
+                }
+            }
+            What::Part { data } => {
+                let Origin::Request(to) = self.origin else {
+                    return Ok(false);
+                };
+                Effect::Part {
+                    to,
+                    data: into.keep(data).ok_or(NoRoom)?,
+                    token: Some(token),
+                }
+            }
+        };
+        into.list.push(effect);
+        Ok(true)
+    }
+
+    /// The connection of this worker that is meant, if it is one.
+    fn own(self, place: Option<Place>) -> Option<ConnectionId> {
+        let place = self.place(place)?;
+        (place.worker == self.worker).then_some(id_of(place))
+    }
+
+    fn place(self, place: Option<Place>) -> Option<Place> {
+        place.or_else(|| match self.origin {
+            Origin::Handshake(id) | Origin::Connection(id) | Origin::Request(id) => Some(Place {
+                worker: self.worker,
+                index: id.index,
+                generation: id.generation,
+            }),
+            Origin::Hook(_) | Origin::Worker => None,
+        })
+    }
+
+    fn effect(
+        self,
+        effect: WorkerEffect<'_>,
+        desk: &mut impl Desk,
+        into: &mut Effects,
+    ) -> Result<(), NoRoom> {
+        let effect = match effect {
+            WorkerEffect::Send { to, kind, data } => {
+                let Some(place) = self.place(to) else {
+                    return Ok(());
+                };
+                let data = into.keep(data).ok_or(NoRoom)?;
+                let (to, worker) = (id_of(place), place.worker);
+                match worker == self.worker {
+                    true => Effect::Send { to, kind, data },
+                    false => Effect::SendFar {
+                        worker,
+                        to,
+                        kind,
+                        data,
+                    },
+                }
+            }
+            WorkerEffect::Publish {
+                channel,
+                kind,
+                data,
+            } => Effect::Publish {
+                channel: channel.into_owned(),
+                kind: match kind {
+                    PayloadKind::Binary => MessageKind::Binary,
+                    PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
+                },
+                is_json: kind == PayloadKind::Json,
+                data: into.keep(data).ok_or(NoRoom)?,
+            },
+            // Other workers' connections are not subscribed from here.
+            WorkerEffect::Subscribe { who, channel } => match self.own(who) {
+                Some(who) => Effect::Subscribe {
+                    who,
+                    channel: channel.into_owned(),
+                    place: None,
+                    token: desk.token(),
+                },
+                None => return Ok(()),
+            },
+            WorkerEffect::Unsubscribe { who, channel } => match self.own(who) {
+                Some(who) => Effect::Unsubscribe {
+                    who,
+                    channel: channel.into_owned(),
+                },
+                None => return Ok(()),
+            },
+            WorkerEffect::Close { of, code, reason } => {
+                let Some(place) = self.place(of) else {
+                    return Ok(());
+                };
+                let (of, worker, reason) = (id_of(place), place.worker, reason.into_owned());
+                match worker == self.worker {
+                    true => Effect::Close { of, code, reason },
+                    false => Effect::CloseFar {
+                        worker,
+                        of,
+                        code,
+                        reason,
+                    },
+                }
+            }
+            WorkerEffect::Attributes { of, set } => {
+                if let Some(place) = self.place(of) {
+                    for (name, value) in set {
+                        let value = value.map(|value: AttributeValue| value.into());
+                        desk.set_attribute(place, &name, value);
+                    }
+                }
+                return Ok(());
+            }
+            WorkerEffect::Begin { status, headers } => match self.origin {
+                Origin::Request(to) => Effect::Begin {
+                    to,
+                    status,
+                    headers,
+                },
+                _ => return Ok(()),
+            },
+            WorkerEffect::Part { data } => match self.origin {
+                Origin::Request(to) => Effect::Part {
+                    to,
+                    data: into.keep(data).ok_or(NoRoom)?,
+                    token: None,
+                },
+                _ => return Ok(()),
+            },
+            WorkerEffect::End { is_whole } => match self.origin {
+                Origin::Request(to) => Effect::End { to, is_whole },
+                _ => return Ok(()),
+            },
+            WorkerEffect::Log { level, text } => {
+                into.log(level, text.into_owned(), None);
+                return Ok(());
+            }
+        };
+        into.list.push(effect);
+        Ok(())
+    }
+
+    fn end(self, end: End<'_>, into: &mut Effects) -> Result<(), NoRoom> {
+        let effect = match (self.origin, end) {
+            (origin, End::Failed(text)) => {
+                into.log(Level::Error, text.into_owned(), None);
+                match origin {
+                    Origin::Handshake(of) => refuse(of, 500, plain(), b"internal error\n"),
+                    Origin::Request(to) => Effect::Respond {
+                        to,
+                        status: 500,
+                        headers: plain(),
+                        body: into.keep(b"internal error\n").ok_or(NoRoom)?,
+                    },
+                    Origin::Connection(of) => Effect::Failed { of },
+                    Origin::Hook(number) => Effect::Hook {
+                        number,
+                        response: HookResponse::Failed,
+                    },
+                    Origin::Worker => return Ok(()),
+                }
+            }
+            (Origin::Handshake(of), End::Accept { user, protocol }) => Effect::Handshake {
+                of,
+                reply: HandshakeReply::Accept {
+                    user: user.map(Into::into),
+                    protocol: protocol.map(Into::into),
+                },
+            },
+            (
+                Origin::Handshake(of),
+                End::Response {
+                    status,
+                    headers,
+                    body,
+                },
+            ) => refuse(of, status, headers, body),
+            (
+                Origin::Request(to),
+                End::Response {
+                    status,
+                    headers,
+                    body,
+                },
+            ) => Effect::Respond {
+                to,
+                status,
+                headers,
+                body: into.keep(body).ok_or(NoRoom)?,
+            },
+            (
+                Origin::Request(to),
+                End::File {
+                    status,
+                    headers,
+                    path,
+                },
+            ) => Effect::RespondFile {
+                to,
+                status,
+                headers,
+                path: path.into_owned(),
+            },
+            (Origin::Hook(number), End::Hook(response)) => Effect::Hook {
+                number,
+                response: *response,
+            },
+            (Origin::Connection(of), _) => Effect::Ready { of },
+            _ => return Ok(()),
+        };
+        into.list.push(effect);
+        Ok(())
+    }
+}
+
+fn id_of(place: Place) -> ConnectionId {
+    ConnectionId {
+        index: place.index,
+        generation: place.generation,
+    }
+}
+
+fn plain() -> Vec<(String, String)> {
+    vec![("Content-Type".into(), "text/plain; charset=utf-8".into())]
+}
+
+fn refuse(of: ConnectionId, status: u16, headers: Vec<(String, String)>, body: &[u8]) -> Effect {
+    Effect::Handshake {
+        of,
+        reply: HandshakeReply::Refuse {
+            status,
+            headers,
+            body: body.to_vec(),
+        },
+    }
+}

@@ -1,0 +1,57 @@
+//! What both sides agree on before the first event.
+
+use serde_json::value::RawValue;
+
+use super::frame::Limits;
+use super::head::{EventName, FrameKind, HelloHead, RefuseHead, WelcomeHead};
+use super::{CALLS, CODEC, VERSION};
+
+/// What a worker learns of its application.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// The application's name.
+    pub app: &'a str,
+    /// The number of the process among those of the application, from 1.
+    pub instance: u32,
+    /// The longest frame that either side may send.
+    pub limits: Limits,
+    /// The application's options, as its configuration has them.
+    pub options: Option<&'a RawValue>,
+}
+
+impl<'a> Offer<'a> {
+    /// Answers a hello. The version is the highest that both sides speak, and the codec the first of the worker's that
+    /// Veche knows.
+    ///
+    /// # Errors
+    /// The worker is refused: there is no version in common, or it takes no event in hand.
+    pub fn answer(self, hello: &HelloHead<'_>) -> Result<WelcomeHead<'a>, RefuseHead<'static>> {
+        let refuse = |message: String| RefuseHead {
+            kind: FrameKind::Refuse,
+            message: message.into(),
+        };
+        if !hello.versions.contains(&VERSION) {
+            let message = format!("no version in common: this server speaks {VERSION}");
+            return Err(refuse(message));
+        }
+        if hello.concurrency == 0 {
+            return Err(refuse("concurrency: from 1".to_owned()));
+        }
+        let name = |event: &EventName| serde_json::to_value(event).ok();
+        let known = EventName::ALL.iter().filter_map(name);
+        let known = known.filter_map(|name| name.as_str().map(str::to_owned));
+        let bytes = |bytes| u32::try_from(bytes).unwrap_or(u32::MAX);
+        Ok(WelcomeHead {
+            kind: FrameKind::Welcome,
+            version: VERSION,
+            codec: CODEC.into(),
+            app: self.app.into(),
+            instance: self.instance,
+            events: known.filter(|name| hello.events.contains(name)).collect(),
+            calls: CALLS.map(str::to_owned).to_vec(),
+            head_bytes_max: bytes(self.limits.head_bytes_max),
+            payload_bytes_max: bytes(self.limits.payload_bytes_max),
+            options: self.options,
+        })
+    }
+}

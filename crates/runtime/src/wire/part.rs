@@ -1,0 +1,71 @@
+//! Parts of a payload, by number; and what a part is said to be.
+
+use veche_types::PayloadKind;
+
+/// The payload of a frame, cut into the parts that its head counts.
+#[derive(Clone, Debug)]
+pub(super) struct Parts<'a> {
+    payload: &'a [u8],
+    /// Where each part ends; empty: the payload is one part.
+    ends: Vec<usize>,
+}
+
+impl<'a> Parts<'a> {
+    /// Cuts a payload into parts of these lengths; without lengths it is one part.
+    pub(super) fn new(payload: &'a [u8], lengths: &[u32]) -> Result<Self, String> {
+        let mut end = 0;
+        let mut ends = Vec::with_capacity(lengths.len());
+        for length in lengths {
+            end += *length as usize;
+            ends.push(end);
+        }
+        match ends.last() {
+            Some(end) if *end != payload.len() => Err(format!(
+                "parts of {end} bytes and a payload of {}",
+                payload.len()
+            )),
+            _ => Ok(Self { payload, ends }),
+        }
+    }
+
+    /// Returns the part of that number.
+    pub(super) fn get(&self, number: u32) -> Result<&'a [u8], String> {
+        let place = number as usize;
+        if self.ends.is_empty() && place == 0 {
+            return Ok(self.payload);
+        }
+        let end = self.ends.get(place);
+        let end = end.ok_or_else(|| format!("no part {number}"))?;
+        let from = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Ok(&self.payload[from..*end])
+    }
+
+    /// Returns a part that is UTF-8 or JSON where it is said to be.
+    pub(super) fn get_as(&self, number: u32, kind: PayloadKind) -> Result<&'a [u8], String> {
+        let part = self.get(number)?;
+        match kind {
+            PayloadKind::Binary => {}
+            PayloadKind::Text => {
+                std::str::from_utf8(part).map_err(|_| "text that is not UTF-8")?;
+            }
+            PayloadKind::Json => {
+                let has_lines = part.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
+                let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(part).is_ok();
+                if has_lines || !is_json {
+                    return Err("data that is not one JSON value in one line".to_owned());
+                }
+            }
+        }
+        Ok(part)
+    }
+}
+
+/// Returns the kind of that name.
+pub(super) fn data_kind(name: &str) -> Result<PayloadKind, String> {
+    match name {
+        "text" => Ok(PayloadKind::Text),
+        "binary" => Ok(PayloadKind::Binary),
+        "json" => Ok(PayloadKind::Json),
+        other => Err(format!("no kind of data {other:?}")),
+    }
+}

@@ -1,0 +1,392 @@
+//! Frames to a worker: their heads made of the contract's events and answers, and read again by the other side.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use veche_calls::{Fault, Outcome, Place, Reply, channel::ChannelReply};
+use veche_types::ConnectionId;
+
+use super::frame::Frame;
+use super::from_worker::{Malformed, Scope};
+use super::head::{
+    AttributeValue, CancelHead, ClientHead, Envelope, EventHead, EventName, FaultHead, FrameKind,
+    RefuseHead, RequestHead, ResultHead, WelcomeHead,
+};
+use super::part::Parts;
+use crate::hooks::{Data, Hook, HookRequest};
+use crate::{Answer, Attribute, Attributes, Event, Request};
+
+/// What a runtime knows of an event's connection beside the event.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known<'a> {
+    /// The worker that has the connection.
+    pub worker: u16,
+    /// The user, where it is known.
+    pub user: Option<&'a str>,
+    /// What the application has kept of it.
+    pub attributes: Option<&'a Attributes>,
+}
+
+/// An event's head and the parts of its payload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outgoing<'a> {
+    /// The head of the frame.
+    pub head: EventHead<'a>,
+    /// What the payload is made of.
+    pub parts: Vec<&'a [u8]>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// Returns an event in the words of the protocol; `None` for one that workers are not told.
+    #[must_use]
+    pub fn of(event: &'a Event<'a>, id: u64, known: Known<'a>) -> Option<Self> {
+        let mut head = EventHead::new(id, EventName::Message);
+        let mut parts = Vec::new();
+        let connection = match event {
+            Event::Handshake { id, request } => {
+                head.event = EventName::Open;
+                head.request = Some(request_head(request));
+                head.user = request.user().map(Cow::from);
+                Some(*id)
+            }
+            Event::Message { id, kind, data } => {
+                head.data_kind = Some(Cow::from(kind.name()));
+                head.data = Some(0);
+                parts.push(*data);
+                Some(*id)
+            }
+            Event::Close { id, code, reason } => {
+                head.event = EventName::Close;
+                head.code = Some(*code);
+                head.reason = Some(Cow::from(*reason));
+                Some(*id)
+            }
+            Event::Request { id, request } => {
+                head.event = EventName::Request;
+                head.request = Some(request_head(request));
+                head.user = request.user().map(Cow::from);
+                head.data = Some(0);
+                parts.push(&*request.body);
+                Some(*id)
+            }
+            Event::Hook { request, .. } => {
+                hook_head(&mut head, request, &mut parts);
+                None
+            }
+            Event::Stop => {
+                head.event = EventName::Stop;
+                None
+            }
+            Event::Open { .. }
+            | Event::Drain { .. }
+            | Event::Gone { .. }
+            | Event::HookGone { .. }
+            | Event::Channels { .. }
+            | Event::Run => return None,
+        };
+        if let Some(id) = connection {
+            head.connection = Some(Cow::from(place_of(known.worker, id).to_string()));
+            head.user = known.user.map(Cow::from).or(head.user);
+            let attributes = known.attributes.into_iter().flat_map(Attributes::iter);
+            head.attributes = attributes
+                .map(|(name, value)| (name.to_owned(), value.into()))
+                .collect();
+        }
+        if parts.len() > 1 {
+            // Each was taken, and all of one message: their lengths are far below this.
+            let lengths = parts.iter().map(|part| u32::try_from(part.len()));
+            head.parts = lengths.map(|length| length.unwrap_or(u32::MAX)).collect();
+        }
+        Some(Self { head, parts })
+    }
+}
+
+impl EventHead<'_> {
+    /// Returns the head of an event that is about nothing.
+    #[must_use]
+    pub fn new(id: u64, event: EventName) -> Self {
+        Self {
+            kind: FrameKind::Event,
+            id,
+            event,
+            connection: None,
+            user: None,
+            attributes: Default::default(),
+            request: None,
+            client: None,
+            channel: None,
+            method: None,
+            token: None,
+            channels: Vec::new(),
+            code: None,
+            reason: None,
+            data_kind: None,
+            data: None,
+            parts: Vec::new(),
+        }
+    }
+}
+
+fn place_of(worker: u16, id: ConnectionId) -> Place {
+    Place {
+        worker,
+        index: id.index,
+        generation: id.generation,
+    }
+}
+
+fn request_head(request: &Request) -> RequestHead<'_> {
+    let pair = |(name, value)| (Cow::from(name), Cow::from(value));
+    RequestHead {
+        method: request.method().into(),
+        path: request.path().into(),
+        query: request.query().into(),
+        headers: request.headers().map(pair).collect(),
+        params: request.params().map(pair).collect(),
+        remote: address(request.remote),
+    }
+}
+
+fn address(remote: IpAddr) -> Cow<'static, str> {
+    remote.to_canonical().to_string().into()
+}
+
+fn hook_head<'a>(
+    head: &mut EventHead<'a>,
+    request: &'a HookRequest<'a>,
+    parts: &mut Vec<&'a [u8]>,
+) {
+    let some = |text: &'a str| (!text.is_empty()).then_some(Cow::from(text));
+    let caller = &request.caller;
+    head.event = match request.hook {
+        Hook::Connect => EventName::Connect,
+        Hook::Refresh => EventName::Refresh,
+        Hook::Subscribe => EventName::Subscribe,
+        Hook::SubRefresh => EventName::SubRefresh,
+        Hook::Publish => EventName::Publish,
+        Hook::Rpc => EventName::Rpc,
+        Hook::Message => EventName::ClientMessage,
+        Hook::Disconnect => EventName::Disconnect,
+    };
+    match request.hook {
+        Hook::Rpc => head.method = Some(request.subject.into()),
+        Hook::Disconnect => {
+            head.reason = Some(request.subject.into());
+            head.code = Some(request.code);
+        }
+        _ => head.channel = some(request.subject),
+    }
+    head.user = some(caller.user);
+    head.token = some(request.token);
+    head.channels = request
+        .channels
+        .iter()
+        .map(|name| Cow::from(&**name))
+        .collect();
+    if let Some(data) = request.data {
+        let (kind, bytes) = match data {
+            Data::Json(bytes) => ("json", bytes),
+            Data::Text(text) => ("text", text.as_bytes()),
+            Data::Binary(bytes) => ("binary", bytes),
+        };
+        head.data_kind = Some(kind.into());
+        head.data = Some(parts.len() as u32);
+        parts.push(bytes);
+    }
+    let meta = caller.meta.map(|meta| {
+        parts.push(meta);
+        parts.len() as u32 - 1
+    });
+    let headers = caller.headers.iter();
+    head.client = Some(ClientHead {
+        id: caller.id.into(),
+        transport: caller.transport.into(),
+        protocol: caller.protocol.into(),
+        name: caller.name.into(),
+        version: caller.version.into(),
+        remote: address(caller.remote),
+        headers: headers
+            .map(|(name, value)| (Cow::from(&**name), String::from_utf8_lossy(value)))
+            .collect(),
+        meta,
+    });
+}
+
+impl From<&Attribute> for AttributeValue {
+    fn from(value: &Attribute) -> Self {
+        match value {
+            Attribute::Boolean(value) => Self::Boolean(*value),
+            Attribute::Number(value) if value.fract() == 0.0 && value.abs() < WHOLE_MAX => {
+                Self::Whole(*value as i64)
+            }
+            Attribute::Number(value) => Self::Number(*value),
+            Attribute::Bytes(bytes) => Self::Text(String::from_utf8_lossy(bytes).into_owned()),
+        }
+    }
+}
+
+impl From<AttributeValue> for Attribute {
+    fn from(value: AttributeValue) -> Self {
+        match value {
+            AttributeValue::Boolean(value) => Self::Boolean(value),
+            AttributeValue::Whole(value) => Self::Number(value as f64),
+            AttributeValue::Number(value) => Self::Number(value),
+            AttributeValue::Text(text) => Self::Bytes(text.into_bytes().into()),
+        }
+    }
+}
+
+/// The whole numbers below it are all there among 64-bit floats.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
+impl<'a> ResultHead<'a> {
+    /// Returns the result of a call that has nothing to say.
+    #[must_use]
+    pub fn new(id: u64) -> Self {
+        Self {
+            kind: FrameKind::Result,
+            id,
+            error: None,
+            connections: None,
+            position: None,
+            recovered: None,
+            expires_in: None,
+            open: None,
+            user: None,
+            attributes: Default::default(),
+            request: None,
+            data: None,
+        }
+    }
+
+    /// Returns the result of a call that has failed.
+    #[must_use]
+    pub fn failed(id: u64, fault: &'a Fault) -> Self {
+        let kind = fault.kind.name().into();
+        let message = fault.words.as_str().into();
+        Self {
+            error: Some(FaultHead { kind, message }),
+            ..Self::new(id)
+        }
+    }
+
+    /// Returns how an open connection is.
+    #[must_use]
+    pub fn connection(id: u64, known: Known<'a>, request: &'a Request) -> Self {
+        let attributes = known.attributes.into_iter().flat_map(Attributes::iter);
+        Self {
+            open: Some(true),
+            user: known.user.map(Cow::from),
+            attributes: attributes
+                .map(|(name, value)| (name.to_owned(), value.into()))
+                .collect(),
+            request: Some(request_head(request)),
+            ..Self::new(id)
+        }
+    }
+
+    /// Returns what has come of a call, and the payload.
+    #[must_use]
+    pub fn of_outcome(id: u64, outcome: &'a Outcome) -> (Self, &'a [u8]) {
+        let mut head = Self::new(id);
+        match outcome {
+            Err(fault) => return (Self::failed(id, fault), &[]),
+            Ok(Reply::Api(body)) => {
+                head.data = Some(0);
+                return (head, body);
+            }
+            Ok(Reply::Places(places)) => {
+                head.connections = Some(places.iter().map(Place::to_string).collect());
+            }
+            Ok(Reply::Channel(ChannelReply::Joined {
+                position,
+                recovered,
+            })) => {
+                let position = position.as_ref();
+                head.position = position.map(|(epoch, offset)| format!("{epoch}:{offset}").into());
+                head.recovered = *recovered;
+            }
+            // Nothing that a worker can call leads to another one.
+            Ok(_) => {}
+        }
+        (head, &[])
+    }
+
+    /// Returns the answer to a wait.
+    #[must_use]
+    pub fn of_answer(id: u64, answer: &'a Answer) -> Self {
+        let mut head = Self::new(id);
+        match answer {
+            Answer::Done => {}
+            // As long as it likes.
+            Answer::Number(number) if number.is_infinite() => {}
+            Answer::Number(number) => head.expires_in = Some(*number as u64),
+            Answer::No(words) | Answer::Failed(words) => {
+                let kind = veche_calls::FaultKind::Refused.name().into();
+                let message = words.as_str().into();
+                head.error = Some(FaultHead { kind, message });
+            }
+        }
+        head
+    }
+}
+
+/// A frame to a worker, as the worker reads it.
+#[derive(Clone, Debug)]
+pub enum ToWorker<'a> {
+    /// The worker may begin.
+    Welcome(WelcomeHead<'a>),
+    /// The worker may not begin.
+    Refuse(RefuseHead<'a>),
+    /// Something has happened that the worker handles.
+    Event(EventHead<'a>),
+    /// What has come of a call, and its payload.
+    Result(ResultHead<'a>, &'a [u8]),
+    /// The answer to this event is not wanted any more.
+    Cancel(u64),
+}
+
+impl<'a> ToWorker<'a> {
+    /// Reads a frame from Veche.
+    ///
+    /// # Errors
+    /// The frame is malformed: whoever sends it is not Veche.
+    pub fn read(frame: Frame<'a>) -> Result<Self, Malformed> {
+        let envelope: Envelope = json(frame)?;
+        Ok(match envelope.kind {
+            FrameKind::Welcome => Self::Welcome(json(frame)?),
+            FrameKind::Refuse => Self::Refuse(json(frame)?),
+            FrameKind::Event => {
+                let head: EventHead<'a> = json(frame)?;
+                Parts::new(frame.payload, &head.parts).map_err(broken)?;
+                Self::Event(head)
+            }
+            FrameKind::Result => Self::Result(json(frame)?, frame.payload),
+            FrameKind::Cancel => {
+                let head: CancelHead = json(frame)?;
+                Self::Cancel(head.id)
+            }
+            FrameKind::Hello | FrameKind::Effects | FrameKind::Answer | FrameKind::Call => {
+                return Err(broken("a frame that only workers send".to_owned()));
+            }
+        })
+    }
+}
+
+/// Returns a part of an event's payload, as the worker reads it.
+///
+/// # Errors
+/// There is no such part.
+pub fn part<'a>(head: &EventHead<'_>, payload: &'a [u8], number: u32) -> Result<&'a [u8], String> {
+    Parts::new(payload, &head.parts)?.get(number)
+}
+
+fn broken(message: String) -> Malformed {
+    let scope = Scope::Worker;
+    Malformed { scope, message }
+}
+
+fn json<'a, T: Deserialize<'a>>(frame: Frame<'a>) -> Result<T, Malformed> {
+    serde_json::from_slice(frame.head).map_err(|error| broken(format!("the head: {error}")))
+}

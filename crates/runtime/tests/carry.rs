@@ -1,0 +1,725 @@
+//! Events of the contract as frames, and frames of workers as effects of the contract: by the vectors.
+
+mod support;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use support::{Vector, vectors};
+use veche_calls::{Fault, FaultKind, Place, Reply, channel::ChannelReply};
+use veche_runtime::hooks::{
+    Blob, Data, Grant, Hook, HookCaller, HookRequest, HookResponse, ServerSubscription,
+};
+use veche_runtime::wire::{
+    Carrier, Decoder, Desk, Frame, FrameKind, FromWorker, HelloHead, Known, Limits, Offer, Origin,
+    Outgoing, ResultHead, encode,
+};
+use veche_runtime::{
+    Answer, Attribute, Attributes, Effect, Effects, Event, HandshakeReply, Level, Request, Token,
+};
+use veche_types::{ConnectionId, MessageKind};
+
+const ANN: ConnectionId = ConnectionId {
+    index: 3,
+    generation: 1,
+};
+
+fn vector(file: &str, name: &str) -> Vector {
+    let found = vectors(file).into_iter().find(|one| one.name() == name);
+    found.unwrap_or_else(|| panic!("{file}: no vector {name:?}"))
+}
+
+fn written(event: &Event<'_>, id: u64, known: Known<'_>) -> Option<Vec<u8>> {
+    let Outgoing { head, parts } = Outgoing::of(event, id, known)?;
+    let mut wire = Vec::new();
+    encode(&mut wire, Limits::default(), &head, &parts).expect("it is short");
+    Some(wire)
+}
+
+fn chat_request() -> Box<Request> {
+    let mut request = Request::new("GET", "/chat/7", "token=a%20b", [203, 0, 113, 9].into());
+    request.header("Host", "example.com");
+    request.header("Cookie", "a=1; b=2");
+    request.header("Sec-WebSocket-Protocol", "chat.v1");
+    request.param("room", "7");
+    Box::new(request)
+}
+
+#[test]
+fn events_are_written_as_their_vectors() {
+    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let (known, id) = (Known::default(), ANN);
+    let mut of_ann = Box::new(Request::new("GET", "/", "", local));
+    of_ann.set_user("ann");
+    let mut order = Box::new(Request::new("POST", "/orders", "", local));
+    order.header("Content-Type", "application/json");
+    order.body = br#"{"a":[1,2]}"#.to_vec();
+    let mut attributes = Attributes::default();
+    let text = Attribute::Bytes(br#"Ann "A""#[..].into());
+    for (name, value) in [
+        ("visits", Attribute::Number(3.0)),
+        ("score", Attribute::Number(1.5)),
+        ("admin", Attribute::Boolean(true)),
+        ("name", text),
+    ] {
+        attributes.set(name, Some(value)).expect("there is room");
+    }
+    let known_ann = Known {
+        worker: 0,
+        user: Some("ann"),
+        attributes: Some(&attributes),
+    };
+    let headers = [(Box::from("cookie"), Box::from(&b"sid=1"[..]))];
+    let caller = HookCaller {
+        id: "0.3.1",
+        user: "ann",
+        transport: "websocket",
+        protocol: "json",
+        name: "js",
+        version: "5.3",
+        remote: "2001:db8::1".parse().expect("an address"),
+        headers: &headers,
+        meta: None,
+    };
+    let news = [Box::from("news")];
+    let asked = |hook| HookRequest {
+        hook,
+        caller,
+        subject: "",
+        code: 0,
+        token: "",
+        channels: &[],
+        data: None,
+    };
+    let connect = HookRequest {
+        caller: HookCaller { user: "", ..caller },
+        token: "secret",
+        channels: &news,
+        data: Some(Data::Json(br#"{"room":7}"#)),
+        ..asked(Hook::Connect)
+    };
+    let meta = |meta| HookCaller {
+        meta: Some(meta),
+        ..caller
+    };
+    let refresh = HookRequest {
+        caller: meta(br#"{"plan":"gold"}"#),
+        ..asked(Hook::Refresh)
+    };
+    let subscribe = HookRequest {
+        subject: "room:1",
+        token: "t",
+        data: Some(Data::Json(b"{}")),
+        ..asked(Hook::Subscribe)
+    };
+    let sub_refresh = HookRequest {
+        subject: "room:1",
+        ..asked(Hook::SubRefresh)
+    };
+    let publish = HookRequest {
+        caller: HookCaller {
+            protocol: "protobuf",
+            ..meta(b"{}")
+        },
+        subject: "room:1",
+        data: Some(Data::Binary(&[1, 2])),
+        ..asked(Hook::Publish)
+    };
+    let rpc = HookRequest {
+        subject: "sum",
+        data: Some(Data::Json(b"[1,2]")),
+        ..asked(Hook::Rpc)
+    };
+    let message = HookRequest {
+        data: Some(Data::Text("typing")),
+        ..asked(Hook::Message)
+    };
+    let disconnect = HookRequest {
+        subject: "connection closed",
+        code: 3000,
+        ..asked(Hook::Disconnect)
+    };
+    let hook = |request| Event::Hook { number: 5, request };
+    let text = |data| Event::Message {
+        id,
+        kind: MessageKind::Text,
+        data,
+    };
+    let other = ConnectionId {
+        index: 0,
+        generation: 7,
+    };
+    let third = ConnectionId {
+        index: 4,
+        generation: 2,
+    };
+    let binary = Event::Message {
+        id,
+        kind: MessageKind::Binary,
+        data: &[0, 255, 128],
+    };
+    let close = Event::Close {
+        id,
+        code: 1001,
+        reason: "going away",
+    };
+    let user = Known {
+        user: Some("ann"),
+        ..known
+    };
+    let on_another = Known { worker: 1, ..known };
+    let table = [
+        ("stop", 99, Event::Stop, known),
+        (
+            "open",
+            2,
+            Event::Handshake {
+                id,
+                request: chat_request(),
+            },
+            known,
+        ),
+        (
+            "open of a user whom the route knows",
+            3,
+            Event::Handshake {
+                id: other,
+                request: of_ann,
+            },
+            on_another,
+        ),
+        ("message", 4, text("Grüße".as_bytes()), known),
+        ("message, binary", 5, binary, known),
+        ("message, empty", 6, text(b""), known),
+        (
+            "message of a user, with attributes",
+            7,
+            text(b"hello"),
+            known_ann,
+        ),
+        ("close", 8, close, user),
+        (
+            "request",
+            9,
+            Event::Request {
+                id: third,
+                request: order,
+            },
+            known,
+        ),
+        ("connect", 10, hook(&connect), known),
+        (
+            "refresh, with what the application keeps",
+            11,
+            hook(&refresh),
+            known,
+        ),
+        ("subscribe", 12, hook(&subscribe), known),
+        ("sub_refresh", 13, hook(&sub_refresh), known),
+        (
+            "publish, binary, with what the application keeps",
+            14,
+            hook(&publish),
+            known,
+        ),
+        ("rpc", 15, hook(&rpc), known),
+        ("client_message, text", 16, hook(&message), known),
+        ("disconnect", 17, hook(&disconnect), known),
+    ];
+    for (name, id, event, known) in &table {
+        let wire = written(event, *id, *known);
+        assert_eq!(wire, Some(vector("events", name).wire()), "{name}");
+    }
+    // The runtime's own are start and cancel.
+    assert_eq!(table.len() + 2, vectors("events").len());
+    for event in [
+        Event::Run,
+        Event::Drain { id },
+        Event::HookGone { number: 1 },
+    ] {
+        assert_eq!(written(&event, 1, known), None, "{event:?}");
+    }
+}
+
+/// Of a test: counts tokens, and keeps attributes as text.
+#[derive(Default)]
+struct Own {
+    tokens: u64,
+    attributes: Vec<String>,
+}
+
+impl Desk for Own {
+    fn token(&mut self) -> Token {
+        self.tokens += 1;
+        Token(self.tokens)
+    }
+
+    fn set_attribute(&mut self, of: Place, name: &str, value: Option<Attribute>) {
+        self.attributes.push(format!("{of} {name} {value:?}"));
+    }
+}
+
+/// What a vector leads to, on worker 0.
+fn carried(file: &str, name: &str, origin: Origin) -> (Vec<String>, Own) {
+    let vector = vector(file, name);
+    let wire = vector.wire();
+    let mut decoder = Decoder::new(Limits::default());
+    let mut input = &wire[..];
+    let frame: Frame<'_> = decoder.decode(&mut input).expect("a frame").expect("whole");
+    let read = FromWorker::read(frame, |id| vector.in_hand(id)).expect("a frame of a worker");
+    let (mut own, mut effects) = (Own::default(), Effects::default());
+    let carrier = Carrier { worker: 0, origin };
+    match read {
+        FromWorker::Handled(handled) => carrier
+            .handled(handled, &mut own, &mut effects)
+            .expect("there is room"),
+        FromWorker::Call(call) => {
+            let is_effect = carrier.call(call, Token(77), &mut effects);
+            assert_eq!(is_effect, Ok(!effects.is_empty()), "{name}");
+        }
+        other => panic!("{name}: {other:?}"),
+    }
+    let (list, bytes) = effects.drain();
+    let told = list.map(|effect| told(&effect, bytes)).collect();
+    (told, own)
+}
+
+fn told(effect: &Effect, bytes: &[u8]) -> String {
+    let text = |span: &veche_runtime::Span| String::from_utf8_lossy(span.of(bytes)).into_owned();
+    match effect {
+        Effect::Send { to, kind, data } => format!(
+            "send {}.{} {kind:?} {}",
+            to.index,
+            to.generation,
+            text(data)
+        ),
+        Effect::SendFar {
+            worker, to, data, ..
+        } => format!(
+            "send far {worker}.{}.{} {}",
+            to.index,
+            to.generation,
+            text(data)
+        ),
+        Effect::Publish {
+            channel,
+            kind,
+            is_json,
+            data,
+        } => format!("publish {channel} {kind:?} {is_json} {}", text(data)),
+        Effect::Subscribe {
+            who,
+            channel,
+            place,
+            token,
+        } => format!("subscribe {} {channel} {place:?} {}", who.index, token.0),
+        Effect::Unsubscribe { who, channel } => format!("unsubscribe {} {channel}", who.index),
+        Effect::Close { of, code, reason } => format!("close {} {code} {reason}", of.index),
+        Effect::CloseFar {
+            worker,
+            of,
+            code,
+            reason,
+        } => format!("close far {worker}.{} {code} {reason}", of.index),
+        Effect::Respond {
+            to,
+            status,
+            headers,
+            body,
+        } => format!("respond {} {status} {headers:?} {}", to.index, text(body)),
+        Effect::RespondFile {
+            to, status, path, ..
+        } => format!("file {} {status} {path}", to.index),
+        Effect::Begin {
+            to,
+            status,
+            headers,
+        } => format!("begin {} {status} {headers:?}", to.index),
+        Effect::Part { to, data, token } => format!("part {} {} {token:?}", to.index, text(data)),
+        Effect::End { to, is_whole } => format!("end {} {is_whole}", to.index),
+        Effect::Handshake { of, reply } => match reply {
+            HandshakeReply::Accept { user, protocol } => {
+                format!("accept {} {user:?} {protocol:?}", of.index)
+            }
+            HandshakeReply::Refuse {
+                status,
+                headers,
+                body,
+            } => format!(
+                "refuse {} {status} {headers:?} {}",
+                of.index,
+                String::from_utf8_lossy(body)
+            ),
+        },
+        Effect::Hook { number, response } => format!("hook {number} {response:?}"),
+        Effect::Ready { of } => format!("ready {}", of.index),
+        Effect::Failed { of } => format!("failed {}", of.index),
+        Effect::Log { level, text, .. } => format!("log {level:?} {text}"),
+        Effect::Command {
+            method,
+            body,
+            token,
+        } => format!("command {method} {} {}", text(body), token.0),
+        Effect::Find { user, limit, token } => format!("find {user} {limit} {}", token.0),
+        Effect::Renew {
+            who,
+            credential,
+            token,
+        } => format!("renew {} {} {}", who.index, credential.0, token.0),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn answers_lead_to_effects_of_the_contract() {
+    let (message, request, open) = (
+        Origin::Connection(ANN),
+        Origin::Request(ANN),
+        Origin::Handshake(ANN),
+    );
+    let plain = r#"[("Content-Type", "text/plain; charset=utf-8")]"#;
+    let table: &[(&str, Origin, &[&str])] = &[
+        ("nothing to do", message, &["ready 3"]),
+        ("an echo", message, &["send 3.1 Text hello", "ready 3"]),
+        (
+            "an echo, binary",
+            message,
+            &["send 3.1 Binary \0\u{fffd}", "ready 3"],
+        ),
+        (
+            "one part to several connections",
+            message,
+            &["send 3.1 Text news", "send far 1.8.2 news", "ready 3"],
+        ),
+        (
+            "parts of their own",
+            message,
+            &[
+                "send 3.1 Text hello",
+                "publish #bob Text false ",
+                "publish room:1 Text true {\"a\":1}",
+                "ready 3",
+            ],
+        ),
+        (
+            "subscriptions",
+            message,
+            &[
+                "subscribe 3 room:1 None 1",
+                "unsubscribe 3 room:2",
+                "unsubscribe 8 room:2",
+                "ready 3",
+            ],
+        ),
+        (
+            "close",
+            message,
+            &["close 3 1000 ", "close far 1.8 4001 bye", "ready 3"],
+        ),
+        (
+            "lines for the log",
+            message,
+            &["log Info hello", "log Warn two\nlines", "ready 3"],
+        ),
+        (
+            "a handler that failed",
+            message,
+            &[
+                "send 3.1 Text before",
+                "log Error app.php:12: Uncaught TypeError",
+                "failed 3",
+            ],
+        ),
+        ("open, accepted", open, &["accept 3 None None"]),
+        (
+            "open, accepted with a user, a subprotocol and a subscription",
+            open,
+            &[
+                "subscribe 3 room:7 None 1",
+                "accept 3 Some(\"ann\") Some(\"chat.v1\")",
+            ],
+        ),
+        (
+            "open, refused",
+            open,
+            &["refuse 3 403 [(\"Content-Type\", \"text/plain\")] no"],
+        ),
+        (
+            "a response",
+            request,
+            &[
+                "respond 3 201 [(\"Content-Type\", \"application/json\"), (\"Set-Cookie\", \"a=1\"), (\"Set-Cookie\", \"b=2\")] {\"id\":1}",
+            ],
+        ),
+        ("a response without a body", request, &["respond 3 204 [] "]),
+        (
+            "a response with a file",
+            request,
+            &["file 3 200 pages/a.html"],
+        ),
+        (
+            "the beginning of a response in parts",
+            request,
+            &[
+                "begin 3 200 [(\"Content-Type\", \"text/csv\")]",
+                "part 3 a,b\n None",
+            ],
+        ),
+        ("its end", request, &["part 3 1,2\n None", "end 3 true"]),
+        ("a response that breaks off", request, &["end 3 false"]),
+        (
+            "effects of no event",
+            Origin::Worker,
+            &["publish #ann Text false reminder"],
+        ),
+        (
+            "client_message, heard",
+            Origin::Hook(9),
+            &[
+                "hook 9 Granted(Grant { user: \"\", expires_at_s: None, is_expired: false, info: None, data: None, channels: [], meta: None, skips_history: false })",
+            ],
+        ),
+        (
+            "rpc, an error",
+            Origin::Hook(9),
+            &["hook 9 Error { code: 404, message: \"no such method\", is_temporary: false }"],
+        ),
+        (
+            "subscribe, disconnect",
+            Origin::Hook(9),
+            &["hook 9 Disconnect { code: 4500, reason: \"not you\" }"],
+        ),
+    ];
+    for (name, origin, expected) in table {
+        let (told, own) = carried("answers", name, *origin);
+        assert_eq!(told, *expected, "{name}");
+        assert!(
+            own.attributes.is_empty() || name.contains("accepted with"),
+            "{name}"
+        );
+    }
+    // A handler that fails is answered for, whatever its event was.
+    let failed = |origin| carried("answers", "a handler that failed", origin).0.pop();
+    let expected = format!("refuse 3 500 {plain} internal error\n");
+    assert_eq!(failed(open), Some(expected));
+    let expected = format!("respond 3 500 {plain} internal error\n");
+    assert_eq!(failed(request), Some(expected));
+    let hook = carried("answers", "disconnect, heard", Origin::Hook(3)).0;
+    assert_eq!(hook[0], "publish room:1 Text false ann is gone");
+}
+
+#[test]
+fn attributes_are_kept_by_the_runtime() {
+    let (told, own) = carried("answers", "attributes", Origin::Connection(ANN));
+    assert_eq!(told, ["ready 3"]);
+    let expected = [
+        "0.3.1 admin Some(Boolean(true))",
+        "0.3.1 gone None",
+        "0.3.1 name Some(Bytes([65, 110, 110]))",
+        "0.3.1 score Some(Number(1.5))",
+        "0.3.1 visits Some(Number(3.0))",
+    ];
+    assert_eq!(own.attributes, expected);
+}
+
+#[test]
+fn grants_are_those_of_any_runtime() {
+    let (told, _) = carried("answers", "connect, granted", Origin::Hook(4));
+    let name = || Some(Blob::Json(br#"{"name":"Ann"}"#.to_vec()));
+    let given = |channel: &str| ServerSubscription {
+        channel: channel.to_owned(),
+        ..ServerSubscription::default()
+    };
+    let response = HookResponse::Granted(Box::new(Grant {
+        user: "ann".to_owned(),
+        expires_at_s: Some(1_800_000_000),
+        info: name(),
+        data: Some(Blob::Json(b"[]".to_vec())),
+        channels: vec![
+            given("news"),
+            ServerSubscription {
+                info: name(),
+                data: Some(Blob::Bytes(vec![1, 2, 3])),
+                expires_at_s: Some(1_700_000_000),
+                ..given("room:1")
+            },
+        ],
+        meta: Some(Blob::Json(b"{}".to_vec())),
+        ..Grant::default()
+    }));
+    assert_eq!(told, [format!("hook 4 {response:?}")]);
+    let told = |name| carried("answers", name, Origin::Hook(4)).0.remove(0);
+    assert!(told("refresh, expired").contains("is_expired: true"));
+    let publish = told("publish, changed and not kept");
+    assert!(publish.contains("skips_history: true"), "{publish}");
+}
+
+#[test]
+fn calls_are_effects_whose_answer_is_a_result() {
+    let request = Origin::Request(ANN);
+    let table: &[(&str, Origin, &[&str])] = &[
+        (
+            "api",
+            request,
+            &["command presence {\"channel\":\"room:1\"} 77"],
+        ),
+        (
+            "api, of no event and without a body",
+            Origin::Worker,
+            &["command info  77"],
+        ),
+        ("connections", Origin::Worker, &["find ann 10 77"]),
+        // The runtime knows by itself.
+        ("connection", request, &[]),
+        ("renew", Origin::Worker, &["renew 3 eyJ 77"]),
+        ("part", request, &["part 3 x Some(Token(77))"]),
+    ];
+    for (name, origin, expected) in table {
+        assert_eq!(carried("calls", name, *origin).0, *expected, "{name}");
+    }
+    let (told, _) = carried("calls", "subscribe", Origin::Handshake(ANN));
+    assert!(
+        told[0].starts_with("subscribe 3 room:1 Some(WantedPlace { since: Some("),
+        "{told:?}"
+    );
+    let wire = |head: &ResultHead<'_>, payload: &[u8]| {
+        let mut wire = Vec::new();
+        encode(&mut wire, Limits::default(), head, &[payload]).expect("it is short");
+        wire
+    };
+    let outcome = |id, outcome: Result<Reply, Fault>| {
+        let (head, payload) = ResultHead::of_outcome(id, &outcome);
+        wire(&head, payload)
+    };
+    let place = |worker, index, generation| Place {
+        worker,
+        index,
+        generation,
+    };
+    let places = Reply::Places(vec![place(0, 3, 1), place(1, 8, 2)]);
+    let joined = Reply::Channel(ChannelReply::Joined {
+        position: Some(("28t5cy4t".to_owned(), 44)),
+        recovered: Some(true),
+    });
+    let refused = Fault::new(FaultKind::Refused, "no such namespace");
+    let mut attributes = Attributes::default();
+    let visits = attributes.set("visits", Some(Attribute::Number(3.0)));
+    visits.expect("there is room");
+    let known = Known {
+        worker: 0,
+        user: Some("ann"),
+        attributes: Some(&attributes),
+    };
+    let opening = Request::new("GET", "/", "", [127, 0, 0, 1].into());
+    let closed = ResultHead {
+        open: Some(false),
+        ..ResultHead::new(4)
+    };
+    let table = [
+        (
+            "the result of api",
+            outcome(1, Ok(Reply::Api(br#"{"result":{"presence":{}}}"#.to_vec()))),
+        ),
+        ("the result of connections", outcome(3, Ok(places))),
+        (
+            "the result of connections, none",
+            outcome(3, Ok(Reply::Places(Vec::new()))),
+        ),
+        (
+            "the result of connection",
+            wire(&ResultHead::connection(4, known, &opening), b""),
+        ),
+        ("the result of connection, closed", wire(&closed, b"")),
+        ("the result of subscribe", outcome(5, Ok(joined))),
+        (
+            "the result of subscribe, without history",
+            wire(&ResultHead::of_answer(5, &Answer::Done), b""),
+        ),
+        (
+            "the result of renew",
+            wire(&ResultHead::of_answer(6, &Answer::Number(3600.0)), b""),
+        ),
+        (
+            "the result of part",
+            wire(&ResultHead::of_answer(7, &Answer::Done), b""),
+        ),
+        ("a call that failed", outcome(5, Err(refused))),
+        (
+            "a call that failed",
+            wire(
+                &ResultHead::of_answer(5, &Answer::Failed("no such namespace".to_owned())),
+                b"",
+            ),
+        ),
+    ];
+    for (name, wire) in table {
+        assert_eq!(wire, vector("calls", name).wire(), "{name}");
+    }
+}
+
+#[test]
+fn what_has_no_room_is_said() {
+    let mut effects = Effects::default();
+    effects.log(Level::Info, "kept".to_owned(), None);
+    let data = vec![b'x'; 16 << 20];
+    let mut taken = 0;
+    let no_room = loop {
+        let head = br#"{"type":"answer","id":4,"effects":[{"effect":"send","data":0}]}"#;
+        let frame = Frame {
+            head,
+            payload: &data,
+        };
+        let read = FromWorker::read(frame, |_| Some(veche_runtime::wire::EventName::Message));
+        let Ok(FromWorker::Handled(handled)) = read else {
+            panic!("{read:?}");
+        };
+        let carrier = Carrier {
+            worker: 0,
+            origin: Origin::Connection(ANN),
+        };
+        match carrier.handled(handled, &mut Own::default(), &mut effects) {
+            Ok(()) => taken += 1,
+            Err(error) => break error,
+        }
+        assert!(taken < 10, "it takes all");
+    };
+    assert_eq!(
+        (taken, no_room.to_string()),
+        (4, "too much is sent at once".to_owned())
+    );
+}
+
+#[test]
+fn a_hello_is_answered_by_what_both_sides_have() {
+    let offer = Offer {
+        app: "chat",
+        instance: 1,
+        limits: Limits::default(),
+        options: None,
+    };
+    let hello = |events: &[&str], versions: &[u32], concurrency| HelloHead {
+        kind: FrameKind::Hello,
+        versions: versions.to_vec(),
+        sdk: "".into(),
+        pid: None,
+        codecs: vec!["msgpack".to_owned()],
+        events: events.iter().map(|&name| name.to_owned()).collect(),
+        concurrency,
+    };
+    let mut wire = Vec::new();
+    let events = ["close", "message", "moon_landing", "open"];
+    let welcome = offer
+        .answer(&hello(&events, &[3, 1], 1))
+        .expect("a version in common");
+    encode(&mut wire, Limits::default(), &welcome, &[]).expect("it is short");
+    assert_eq!(wire, vector("hello", "welcome").wire());
+    let refused = offer
+        .answer(&hello(&events, &[2], 1))
+        .expect_err("it speaks another version");
+    wire.clear();
+    encode(&mut wire, Limits::default(), &refused, &[]).expect("it is short");
+    assert_eq!(wire, vector("hello", "refuse").wire());
+    let idle = offer
+        .answer(&hello(&events, &[1], 0))
+        .expect_err("it takes nothing");
+    assert!(idle.message.contains("concurrency"), "{idle:?}");
+}

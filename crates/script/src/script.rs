@@ -1,0 +1,336 @@
+//! A script on one worker: the VM of its code and, after a reload, the VMs before it whose handlers have not all ended.
+
+use veche_calls::Outcome;
+use veche_runtime::hooks::Hook;
+use veche_runtime::{
+    Answer, Effects, Event, EventKind, Host, Progress, Replacement, Runtime, Service, Slow, Token,
+};
+use veche_types::{ConnectionId, MessageKind, Now};
+
+use crate::app::World;
+use crate::program::Program;
+use crate::vm::{Handler, LoadError, Vm};
+
+/// See the module's text.
+pub struct Script {
+    worker: u16,
+    world: World,
+    vm: Vm,
+    before: Vec<Retired>,
+}
+
+/// A VM of older code whose handlers have not all ended.
+struct Retired {
+    vm: Vm,
+    until_ms: u64,
+}
+
+impl Script {
+    /// All VMs, the newest last.
+    fn vms(&mut self) -> impl Iterator<Item = &mut Vm> {
+        let old = self.before.iter_mut().map(|old| &mut old.vm);
+        old.chain([&mut self.vm])
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Vm> {
+        self.before.iter().map(|old| &old.vm).chain([&self.vm])
+    }
+
+    /// The VM that gets a connection's messages: the newest, but for what an older one has dialed.
+    #[inline]
+    fn vm_of(&mut self, id: ConnectionId) -> &mut Vm {
+        let older = self.before.len();
+        let found = self.vms().take(older).position(|vm| vm.has_client(id));
+        match found {
+            Some(at) => &mut self.before[at].vm,
+            None => &mut self.vm,
+        }
+    }
+
+    #[inline]
+    fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8], now: Now) -> Progress {
+        self.vm_of(id).message(id, kind, data, now)
+    }
+
+    fn closed(&mut self, id: ConnectionId, code: u16, reason: &str, now: Now) {
+        let mut old = self.before.iter_mut();
+        let is_there = |vm: &mut Vm| vm.is_busy_with(id) || vm.has_client(id);
+        match old.find_map(|old| is_there(&mut old.vm).then_some(&mut old.vm)) {
+            Some(busy) => {
+                // Behind the handler that waits there.
+                busy.closed(id, code, reason, now);
+                self.vm.let_go(id);
+            }
+            None => {
+                self.vm.closed(id, code, reason, now);
+                for old in &mut self.before {
+                    old.vm.let_go(id);
+                }
+            }
+        }
+    }
+
+    /// Events that are rarer than messages.
+    fn handle_other(&mut self, event: Event<'_>, now: Now) -> Progress {
+        match event {
+            Event::Message { id, kind, data } => return self.message(id, kind, data, now),
+            Event::Open { id, request } => return self.vm.opened(id, request, now),
+            Event::Drain { id } => {
+                for old in &mut self.before {
+                    old.vm.drained_elsewhere(id, now);
+                }
+                return self.vm_of(id).drained(id, now);
+            }
+            Event::Close { id, code, reason } => self.closed(id, code, reason, now),
+            Event::Handshake { id, request } => self.vm.handshake(id, request, now),
+            Event::Request { id, request } => self.vm.request(id, request, now),
+            Event::Gone { id, is_late } => {
+                for vm in self.vms() {
+                    vm.gone(id, is_late, now);
+                }
+            }
+            Event::Hook { number, request } => self.vm.decide(number, request, now),
+            Event::HookGone { number } => {
+                for vm in self.vms() {
+                    vm.decide_no_more(number, now);
+                }
+            }
+            Event::Channels { events, lost } => self.vm.tell(events, lost, now),
+            Event::Run => self.vm.serve(now),
+            Event::Stop => self.vm.stop(now),
+        }
+        Progress::Done
+    }
+}
+
+impl Runtime for Script {
+    type Program = Program;
+    type Error = LoadError;
+
+    fn start(program: &Program, host: &Host, worker: u16) -> Result<Self, LoadError> {
+        let world = program.world();
+        world.attach(host);
+        let vm = program.vm(&world, worker)?;
+        Ok(Self {
+            worker,
+            world,
+            vm,
+            before: Vec::new(),
+        })
+    }
+
+    fn attach(&mut self, host: &Host) {
+        self.world.attach(host);
+    }
+
+    fn replace(
+        &mut self,
+        program: &Program,
+        replacement: Replacement<'_, '_>,
+    ) -> Result<(), LoadError> {
+        let Replacement {
+            stops,
+            until_ms,
+            hooks,
+            now,
+        } = replacement;
+        let newer = program.vm(&self.world, self.worker)?;
+        let mut vm = std::mem::replace(&mut self.vm, newer);
+        self.vm.adopt();
+        vm.hand_calls_to(&mut self.vm, now);
+        for (number, request) in hooks {
+            if vm.withdraw_question(number) {
+                self.vm.decide(number, &request, now);
+            }
+        }
+        if stops {
+            vm.stop(now);
+        }
+        self.before.push(Retired { vm, until_ms });
+        Ok(())
+    }
+
+    fn restart(&mut self, program: &Program) -> Result<(), LoadError> {
+        self.vm.finish();
+        self.vm = program.vm(&self.world, self.worker)?;
+        self.vm.adopt();
+        Ok(())
+    }
+
+    fn handles(&self, kind: EventKind) -> bool {
+        self.vm.has(match kind {
+            EventKind::Handshake => Handler::Handshake,
+            EventKind::Request => Handler::Request,
+            EventKind::Channels => Handler::Events,
+        })
+    }
+
+    fn decides_on(&self, hook: Hook) -> bool {
+        self.vm.hooks().any(|own| own == hook)
+    }
+
+    #[inline]
+    fn handle_event(&mut self, event: Event<'_>, now: Now) -> Progress {
+        match event {
+            Event::Message { id, kind, data } => self.message(id, kind, data, now),
+            other => self.handle_other(other, now),
+        }
+    }
+
+    /// Hands an answer to the VM that waits for it: the others don't know the token.
+    fn answer(&mut self, token: Token, answer: &Answer, now: Now) {
+        for vm in self.vms() {
+            vm.answer(token, answer, now);
+        }
+    }
+
+    fn replied(&mut self, token: Token, outcome: Outcome, now: Now) {
+        if let Some(vm) = self.vms().find(|vm| vm.is_waiting(token)) {
+            vm.replied(token, outcome, now);
+        }
+    }
+
+    fn client_opened(
+        &mut self,
+        token: Token,
+        id: ConnectionId,
+        protocol: Option<&str>,
+        now: Now,
+    ) -> bool {
+        let vm = self.vms().find(|vm| vm.is_dialing(token));
+        vm.is_some_and(|vm| vm.client_opened(token, id, protocol, now))
+    }
+
+    fn client_failed(&mut self, token: Token, why: &str, now: Now) {
+        if let Some(vm) = self.vms().find(|vm| vm.is_dialing(token)) {
+            vm.client_failed(token, why, now);
+        }
+    }
+
+    fn full(&mut self, id: ConnectionId) {
+        self.vm.full(id);
+    }
+
+    fn turn(&mut self, now: Now) {
+        self.vm.turn(now);
+        for old in &mut self.before {
+            old.vm.turn(now);
+        }
+    }
+
+    fn deadline_ms(&self) -> u64 {
+        let old = self.before.iter();
+        let old = old.map(|old| old.vm.deadline_ms().min(old.until_ms));
+        old.min().unwrap_or(u64::MAX).min(self.vm.deadline_ms())
+    }
+
+    #[inline]
+    fn has_effects(&self) -> bool {
+        self.vm.has_effects()
+    }
+
+    #[inline]
+    fn take_effects(&mut self, empty: &mut Effects) {
+        self.vm.take_effects(empty);
+    }
+
+    #[inline]
+    fn take_slow(&mut self) -> Option<Slow> {
+        self.vm.take_slow()
+    }
+
+    fn is_open(&self, id: ConnectionId) -> bool {
+        self.vm.is_open(id)
+    }
+
+    fn closing(&mut self, id: ConnectionId) -> bool {
+        self.vm.closing(id)
+    }
+
+    fn connections(&self) -> Vec<ConnectionId> {
+        self.vm.connections()
+    }
+
+    fn takes_channel_events(&self) -> bool {
+        self.vm.takes_events()
+    }
+
+    fn is_starting(&self) -> bool {
+        self.vm.is_starting()
+    }
+
+    fn service(&self) -> Service {
+        self.vm.service()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.vm.is_stopping()
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.vm.is_at_rest()
+    }
+
+    fn is_deserted(&self) -> bool {
+        self.all().all(Vm::is_deserted)
+    }
+
+    fn has_older(&self) -> bool {
+        !self.before.is_empty()
+    }
+
+    fn is_older_at_rest(&self) -> bool {
+        self.before.iter().all(|old| old.vm.is_at_rest())
+    }
+
+    fn retire(&mut self, now: Now) -> Vec<usize> {
+        let mut late = Vec::new();
+        let mut index = 0;
+        while let Some(retired) = self.before.get_mut(index) {
+            let is_over = retired.vm.is_at_rest();
+            if !is_over && now.mono_ms < retired.until_ms {
+                index += 1;
+                continue;
+            }
+            if !is_over {
+                late.push(retired.vm.tasks());
+            }
+            retired.vm.finish();
+            self.before.swap_remove(index);
+        }
+        late
+    }
+
+    fn is_broken(&self) -> bool {
+        self.vm.is_broken()
+    }
+
+    fn tasks(&self) -> usize {
+        self.vm.tasks()
+    }
+
+    fn all_tasks(&self) -> usize {
+        self.all().map(Vm::tasks).sum()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.vm.memory_bytes()
+    }
+
+    fn all_memory_bytes(&self) -> usize {
+        self.all().map(Vm::memory_bytes).sum()
+    }
+
+    fn finish(&mut self) {
+        for vm in self.vms() {
+            vm.finish();
+        }
+    }
+
+    fn abort(&mut self) {
+        for mut old in self.before.drain(..) {
+            old.vm.abort();
+        }
+        self.vm.abort();
+    }
+}

@@ -1,0 +1,247 @@
+//! One contract: what a script wants done and what a worker process wants done by the protocol are the same effects.
+
+mod support;
+
+use std::sync::Arc;
+
+use support::{ANN, Folder};
+use veche_runtime::hooks::{Data, Hook, HookCaller, HookRequest};
+use veche_runtime::wire::{Carrier, Desk, EventName, Frame, FromWorker, Origin};
+use veche_runtime::{Attribute, Effect, Effects, Event, Host, Progress, Request, Runtime, Token};
+use veche_script::{App, Code, MessageKind, Now, Program, Role, Script};
+use veche_store::Store;
+
+const SCRIPT: &str = r#"
+    local veche = require "veche"
+    local app = { centrifuge = {} }
+    function app.handshake(req)
+      if req.path == "/closed" then return 403, { ["Content-Type"] = "text/plain" }, "no" end
+      return { user = "ann", protocol = "chat.v1" }
+    end
+    function app.message(conn, data)
+      if data == "echo" then return conn:send("hello") end
+      if data == "far" then return veche.connection("1.8.2"):close(4001, "bye") end
+      if data == "tell" then
+        veche.push("bob", "hi")
+        veche.publish("room:1", { a = 1 })
+        return
+      end
+      error "unknown"
+    end
+    function app.request(req)
+      return 201, { ["Content-Type"] = "application/json" }, '{"id":1}'
+    end
+    function app.centrifuge.rpc(client, method, data)
+      if method == "sum" then return { data = { 3 } } end
+      return { error = { code = 404, message = "no such method" } }
+    end
+    return app
+"#;
+
+fn script(folder: &Folder) -> Script {
+    let path = folder.write("app.lua", SCRIPT);
+    let program = Program {
+        app: App {
+            name: "test".into(),
+            options: serde_json::Value::Null,
+            has_files: false,
+            limits: support::limits(),
+            role: Role::Clients,
+        },
+        code: Arc::new(Code::read(&path).expect("a script")),
+        store: Arc::new(Store::default()),
+        seed: None,
+        load_run: None,
+    };
+    let mut script = Script::start(&program, &Host::default(), 0).expect("it loads");
+    script.turn(Now::default());
+    script
+}
+
+struct Own;
+
+impl Desk for Own {
+    fn token(&mut self) -> Token {
+        Token(0)
+    }
+
+    fn set_attribute(&mut self, _: veche_calls::Place, _: &str, _: Option<Attribute>) {}
+}
+
+/// The effects of a worker's answer.
+fn of_worker(origin: Origin, event: EventName, head: &str, payload: &[u8]) -> Effects {
+    let frame = Frame {
+        head: head.as_bytes(),
+        payload,
+    };
+    let mut effects = Effects::default();
+    let carrier = Carrier { worker: 0, origin };
+    match FromWorker::read(frame, |_| Some(event)) {
+        Ok(FromWorker::Handled(handled)) => carrier
+            .handled(handled, &mut Own, &mut effects)
+            .expect("there is room"),
+        other => panic!("{other:?}"),
+    }
+    effects
+}
+
+fn told(mut effects: Effects) -> Vec<String> {
+    let (list, bytes) = effects.drain();
+    let told = list.filter_map(|effect| match effect {
+        Effect::Send { to, kind, data } => {
+            Some(format!("send {to:?} {kind:?} {:?}", data.of(bytes)))
+        }
+        Effect::Publish {
+            channel,
+            kind,
+            is_json,
+            data,
+        } => Some(format!(
+            "publish {channel} {kind:?} {is_json} {:?}",
+            data.of(bytes)
+        )),
+        Effect::Respond {
+            to,
+            status,
+            headers,
+            body,
+        } => Some(format!(
+            "respond {to:?} {status} {headers:?} {:?}",
+            body.of(bytes)
+        )),
+        // A script has a traceback; a handler that did not wait has nothing to go on with.
+        Effect::Log { .. } | Effect::Ready { .. } => None,
+        other => Some(format!("{other:?}")),
+    });
+    told.collect()
+}
+
+#[test]
+fn a_script_and_a_worker_process_have_the_same_effects() {
+    let folder = Folder::new();
+    let mut script = script(&folder);
+    let (now, id) = (Now::default(), ANN);
+    let request = |path: &str| Box::new(Request::new("GET", path, "", [127, 0, 0, 1].into()));
+    let text = |data: &'static str| Event::Message {
+        id,
+        kind: MessageKind::Text,
+        data: data.as_bytes(),
+    };
+    let asked = |subject| HookRequest {
+        hook: Hook::Rpc,
+        caller: HookCaller {
+            id: "0.3.1",
+            user: "ann",
+            transport: "websocket",
+            protocol: "json",
+            name: "js",
+            version: "5.3",
+            remote: [127, 0, 0, 1].into(),
+            headers: &[],
+            meta: None,
+        },
+        subject,
+        code: 0,
+        token: "",
+        channels: &[],
+        data: Some(Data::Json(b"[1,2]")),
+    };
+    let (sum, other) = (asked("sum"), asked("other"));
+    let (handshake, message) = (Origin::Handshake(id), Origin::Connection(id));
+    let (rpc, name) = (Origin::Hook(7), EventName::Message);
+    let hook = |request| Event::Hook { number: 7, request };
+    let table: Vec<(Event<'_>, Origin, EventName, &str, &str)> = vec![
+        (
+            Event::Handshake {
+                id,
+                request: request("/closed"),
+            },
+            handshake,
+            EventName::Open,
+            r#"{"type":"answer","id":1,"reply":{"status":403,"headers":[["Content-Type","text/plain"]],"body":0}}"#,
+            "no",
+        ),
+        (
+            Event::Handshake {
+                id,
+                request: request("/"),
+            },
+            handshake,
+            EventName::Open,
+            r#"{"type":"answer","id":1,"reply":{"user":"ann","protocol":"chat.v1"}}"#,
+            "",
+        ),
+        (
+            text("echo"),
+            message,
+            name,
+            r#"{"type":"answer","id":1,"effects":[{"effect":"send","data":0}]}"#,
+            "hello",
+        ),
+        (
+            text("far"),
+            message,
+            name,
+            r#"{"type":"answer","id":1,"effects":[{"effect":"close","connection":"1.8.2","code":4001,"reason":"bye"}]}"#,
+            "",
+        ),
+        (
+            text("tell"),
+            message,
+            name,
+            r#"{"type":"answer","id":1,"effects":[{"effect":"push","user":"bob","data":0},{"effect":"publish","channel":"room:1","data_kind":"json","data":1}],"parts":[2,7]}"#,
+            r#"hi{"a":1}"#,
+        ),
+        (
+            text("unknown"),
+            message,
+            name,
+            r#"{"type":"answer","id":1,"failed":"unknown"}"#,
+            "",
+        ),
+        (
+            Event::Request {
+                id,
+                request: request("/"),
+            },
+            Origin::Request(id),
+            EventName::Request,
+            r#"{"type":"answer","id":1,"reply":{"status":201,"headers":[["Content-Type","application/json"]],"body":0}}"#,
+            r#"{"id":1}"#,
+        ),
+        (
+            hook(&sum),
+            rpc,
+            EventName::Rpc,
+            r#"{"type":"answer","id":1,"reply":{"result":{"data":0}}}"#,
+            "[3]",
+        ),
+        (
+            hook(&other),
+            rpc,
+            EventName::Rpc,
+            r#"{"type":"answer","id":1,"reply":{"error":{"code":404,"message":"no such method"}}}"#,
+            "",
+        ),
+    ];
+    let mut of_script = |event: Event<'_>| {
+        let what = format!("{event:?}");
+        let progress = script.handle_event(event, now);
+        assert_eq!(progress, Progress::Done, "{what}");
+        let mut effects = Effects::default();
+        script.take_effects(&mut effects);
+        (what, told(effects))
+    };
+    let open = Event::Open {
+        id,
+        request: request("/"),
+    };
+    assert!(of_script(open).1.is_empty());
+    for (event, origin, name, head, payload) in table {
+        // After a failure nothing goes to the connection: the table has that last of its messages.
+        let (what, effects) = of_script(event);
+        assert!(!effects.is_empty(), "{what}");
+        let worker = of_worker(origin, name, head, payload.as_bytes());
+        assert_eq!(effects, told(worker), "{what}");
+    }
+}
