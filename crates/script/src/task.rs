@@ -43,7 +43,7 @@ impl Owner {
             Self::Connection(..) => "handler of a connection, after a wait",
             Self::Request(_) => "request",
             Self::Handshake(_) => "handshake",
-            Self::Question(_, hook) => crate::modules::hooks::path(hook),
+            Self::Question(_, hook) => hook_path(hook),
             Self::Events => "events",
             Self::Spawned(_) => "spawned",
         }
@@ -162,5 +162,19 @@ impl Tasks {
     pub(crate) fn take_spawned(&mut self, number: u64) -> Option<Task> {
         let place = self.spawned.get(&number).copied()?;
         self.take(place)
+    }
+}
+
+/// Returns the name of a hook's function with the table that it stands in.
+pub(crate) const fn hook_path(hook: Hook) -> &'static str {
+    match hook {
+        Hook::Connect => "centrifuge.connect",
+        Hook::Refresh => "centrifuge.refresh",
+        Hook::Subscribe => "centrifuge.subscribe",
+        Hook::SubRefresh => "centrifuge.sub_refresh",
+        Hook::Publish => "centrifuge.publish",
+        Hook::Rpc => "centrifuge.rpc",
+        Hook::Message => "centrifuge.message",
+        Hook::Disconnect => "centrifuge.disconnect",
     }
 }

@@ -13,6 +13,7 @@ use super::head::{
 };
 use super::part::{Parts, data_kind};
 use veche_types::codes::REASON_BYTES_MAX;
+use veche_types::codes::{CHOSEN, CloseCode};
 
 use crate::close::is_close_code;
 use crate::hooks::{Blob, Grant, HookResponse, ServerSubscription};
@@ -397,7 +398,7 @@ fn effect<'a>(
             channel: channel(head.channel)?,
         },
         "close" => {
-            let code = head.code.unwrap_or(1000);
+            let code = head.code.unwrap_or(CloseCode::Normal.code());
             if !is_close_code(code.into()) {
                 return Err(format!("no code to close with: {code}"));
             }
@@ -562,12 +563,10 @@ fn hook_response(reply: ReplyHead<'_>, parts: &Parts<'_>) -> Result<HookResponse
             message: error.message.into_owned(),
             is_temporary: error.temporary,
         }),
-        (None, None, Some(end)) if (3000..=4999).contains(&end.code) => {
-            Ok(HookResponse::Disconnect {
-                code: end.code,
-                reason: end.reason.into_owned(),
-            })
-        }
+        (None, None, Some(end)) if CHOSEN.contains(&end.code) => Ok(HookResponse::Disconnect {
+            code: end.code,
+            reason: end.reason.into_owned(),
+        }),
         (None, Some(_), None) => Err("an error has a code from 1".to_owned()),
         (None, None, Some(_)) => Err("a disconnect has a code from 3000 to 4999".to_owned()),
         _ => Err("a reply has one of result, error and disconnect".to_owned()),

@@ -10,6 +10,7 @@ use veche_types::codes::CHOSEN;
 
 use super::{fault, http, json};
 use crate::desk::{Desk, Open, is_binary};
+use crate::task::hook_path;
 use veche_runtime::hooks::{
     Blob, Data, Grant, Hook, HookCaller, HookRequest, HookResponse, ServerSubscription,
 };
@@ -32,20 +33,6 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         Ok(())
     })?;
     native.set("rule", rule)
-}
-
-/// Returns the name of a hook's function with the table that it stands in.
-pub(crate) const fn path(hook: Hook) -> &'static str {
-    match hook {
-        Hook::Connect => "centrifuge.connect",
-        Hook::Refresh => "centrifuge.refresh",
-        Hook::Subscribe => "centrifuge.subscribe",
-        Hook::SubRefresh => "centrifuge.sub_refresh",
-        Hook::Publish => "centrifuge.publish",
-        Hook::Rpc => "centrifuge.rpc",
-        Hook::Message => "centrifuge.message",
-        Hook::Disconnect => "centrifuge.disconnect",
-    }
 }
 
 /// Returns the fields that a result of a hook may have.
@@ -182,7 +169,7 @@ fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<HookResponse> {
         other => {
             return Err(fault(format!(
                 "{} returned {}: a table expected, {{}} if there is nothing to say",
-                path(hook),
+                hook_path(hook),
                 match other {
                     Value::Nil => "nothing".to_owned(),
                     Value::Integer(_) => "a number".to_owned(),
@@ -249,7 +236,7 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     fn path(&self) -> &'static str {
-        path(self.open.hook)
+        hook_path(self.open.hook)
     }
 
     fn bad(&self, name: &str, expected: &str, found: &Value) -> mlua::Error {

@@ -343,7 +343,7 @@ fn hooks(
                 inner.get::<Function>("by_method")?.call(methods)?
             }
             other => {
-                let (path, what) = (modules::hooks::path(hook), other.type_name());
+                let (path, what) = (crate::task::hook_path(hook), other.type_name());
                 let why = format!("app.{path} is a {what}; a function expected");
                 return Err(LoadError::Script(why));
             }

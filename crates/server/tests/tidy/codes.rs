@@ -45,6 +45,11 @@ const OTHERWISE: &[(&str, u32, &str)] = &[
     ("crates/config/src/types.rs", 107, "bytes of a path"),
     ("crates/load/src/client/mod.rs", 104, "bytes of a client"),
     ("crates/load/src/report/fixture.rs", 101, "connections"),
+    (
+        "crates/runtime/src/wire/from_worker.rs",
+        1000,
+        "connections that a search finds",
+    ),
     ("crates/store/src/shard.rs", 112, "bytes of an entry"),
 ];
 
