@@ -256,10 +256,7 @@ fn settings(tables: &[Table], problems: &Problems<'_>) -> Vec<super::effective::
             Some(Value::Word(word)) => directive.concerns(word),
             _ => true,
         };
-        let rows = table
-            .section
-            .directives()
-            .filter(concerns);
+        let rows = table.section.directives().filter(concerns);
         rows.map(|directive| table.setting(directive, problems))
             .collect::<Vec<_>>()
     };

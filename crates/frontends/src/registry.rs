@@ -194,6 +194,10 @@ impl Opening for AnySession {
         each!(self, session => session.hears(route))
     }
 
+    fn hears_opened(&self) -> bool {
+        each!(self, session => session.hears_opened())
+    }
+
     fn opened(&mut self, id: ConnectionId, request: &Request<'_>, shared: &mut Shared) {
         each!(self, session => session.opened(id, request, shared));
     }

@@ -117,9 +117,7 @@ impl Checker<'_> {
     fn foreign(&mut self, table: &Table, handler: &str) {
         for directive in table.section.directives() {
             let name = directive.name;
-            if table.has(name)
-                && !directive.concerns(handler)
-            {
+            if table.has(name) && !directive.concerns(handler) {
                 let friends: Vec<String> = directive
                     .handlers()
                     .map(|word| format!("{word:?}"))

@@ -266,11 +266,13 @@ impl<A: Above> Http<A> {
         };
         if registration.is_complete() {
             let mut opened = registration.open(id, shared);
-            let request = request(head, route, self.client, user.as_deref(), b"");
-            opened.session.opened(id, &request, shared);
+            if opened.session.hears_opened() {
+                let request = request(head, route, self.client, user.as_deref(), b"");
+                opened.session.opened(id, &request, shared);
+            }
             return Then::Become(opened);
         }
-        if app.is_some() {
+        if registration.hears_opened() {
             registration.opening = Some(Box::new(KeptRequest::new(
                 route,
                 raw,

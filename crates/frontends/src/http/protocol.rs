@@ -92,7 +92,12 @@ pub(crate) trait Opening: Session + Sized {
         Hears::Nothing
     }
 
-    /// The session is open: the 101 is written.
+    /// Whether [`Opening::opened`] is called: the request is kept until then.
+    fn hears_opened(&self) -> bool {
+        false
+    }
+
+    /// The WebSocket is open: the 101 is written.
     fn opened(&mut self, id: ConnectionId, request: &Request<'_>, shared: &mut Shared) {
         let _ = (id, request, shared);
     }

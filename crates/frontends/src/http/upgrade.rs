@@ -401,7 +401,12 @@ fn upgrade_required(why: &str) -> Refused {
     }
 }
 
-impl<S> Registration<S> {
+impl<S: Opening> Registration<S> {
+    /// Whether the session hears when it is open.
+    pub(crate) fn hears_opened(&self) -> bool {
+        self.opened.session.hears_opened()
+    }
+
     /// The application that the session is for.
     pub(crate) fn app(&self) -> Option<AppId> {
         self.opened.route.handler.app()

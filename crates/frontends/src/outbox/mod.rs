@@ -6,13 +6,13 @@
 
 mod backlog;
 mod carried;
-pub(crate) mod centrifuge;
 mod events;
 pub(crate) mod marks;
 mod masks;
 mod parts;
 mod pool;
 mod positions;
+mod pushes;
 mod rest;
 mod sending;
 mod wishes;
@@ -31,13 +31,13 @@ use crate::outbox::pool::Pool;
 use backlog::Backlogs;
 pub use backlog::Dropped;
 pub(crate) use carried::Carried;
-use centrifuge::Dialect;
 pub(crate) use masks::Masks;
 pub use masks::Random;
 pub(crate) use parts::InParts;
 pub(crate) use positions::{write_data, write_value};
+pub(crate) use pushes::{Patcher, PushFormat};
 pub use sending::Sending;
-pub(crate) use wishes::{Deltas, Wish};
+pub(crate) use wishes::{Deltas, Form, Selector, Wish};
 
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
@@ -73,8 +73,8 @@ enum Pushes {
     Events { is_chunked: bool },
     /// A connection to another server: an application sends to it, but it hears no channel.
     Client,
-    /// An open session of Centrifugo's protocol.
-    Centrifuge(Dialect, centrifuge::Stage),
+    /// An open session whose protocol has a format of its own.
+    Encoded(pushes::Number, pushes::Stage),
 }
 
 /// One connection's outgoing half.
@@ -163,7 +163,7 @@ pub struct Outboxes {
     /// Sessions that have room again.
     drained: Vec<ConnectionId>,
     backlogs: Backlogs,
-    sides: centrifuge::Sides,
+    sides: pushes::Sides,
     pushes_encoded: u64,
     deltas_made: u64,
     outbox_bytes_max: usize,
@@ -196,7 +196,7 @@ impl Outboxes {
             filled: Vec::new(),
             drained: Vec::new(),
             backlogs: Backlogs::default(),
-            sides: centrifuge::Sides::default(),
+            sides: pushes::Sides::default(),
             pushes_encoded: 0,
             deltas_made: 0,
             outbox_bytes_max,
@@ -457,8 +457,8 @@ impl Outboxes {
                 return self.miss(session, delivery.channel);
             }
         }
-        if let Pushes::Centrifuge(dialect, stage) = pushes {
-            return self.deliver_centrifuge(session, dialect, stage, delivery);
+        if let Pushes::Encoded(number, stage) = pushes {
+            return self.deliver_encoded(session, number, stage, delivery);
         }
         if delivery.event != Event::Published {
             // Who comes and goes is told by protocols that have words for it.

@@ -1,14 +1,13 @@
 //! A message that is written in parts, as its client reads: what else is said to the client waits until the last part is
 //! written.
 //!
-//! Only sessions of Centrifugo's protocol have such messages. Publications that come meanwhile wait as those do that come
+//! Only sessions with a push format have such messages. Publications that come meanwhile wait as those do that come
 //! before the connect reply, within the same limit.
 
-use veche_centrifuge::Encoding;
 use veche_hub::ConnectionId;
 use veche_proto::websocket::{MessageKind, Part};
 
-use super::centrifuge::Stage;
+use super::pushes::Stage;
 use super::{Carried, Outboxes, Pushes};
 
 /// A message of which some parts are written.
@@ -24,7 +23,7 @@ impl Outboxes {
     /// Begins a message. Others to the same session wait from now on.
     pub(crate) fn begin_parts(&mut self, id: ConnectionId, kind: MessageKind) -> InParts {
         let outbox = self.of_mut(id);
-        if let Pushes::Centrifuge(_, stage) = &mut outbox.pushes {
+        if let Pushes::Encoded(_, stage) = &mut outbox.pushes {
             *stage = Stage::Early;
         }
         InParts {
@@ -76,10 +75,11 @@ impl Outboxes {
         // It counts when it is written.
         self.sent.messages -= 1;
         self.sent.bytes -= data.len() as u64;
-        if let Pushes::Centrifuge(dialect, Stage::Early) = self.of(id).pushes {
+        if let Pushes::Encoded(number, Stage::Early) = self.of(id).pushes {
+            let separator = self.sides.format(number).separator;
             let waiting = self.sides.early.entry(id.index).or_default();
-            if dialect.encoding == Encoding::Json && !waiting.is_empty() {
-                waiting.push(b'\n');
+            if !waiting.is_empty() {
+                waiting.extend_from_slice(separator);
             }
             waiting.extend_from_slice(data);
         }

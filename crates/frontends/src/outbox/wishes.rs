@@ -1,21 +1,23 @@
-//! How clients of Centrifugo's protocol want to be told of a channel, where that is not as usual.
+//! How clients want to be told of a channel, where that is not as usual.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use veche_centrifuge::Filter;
-use veche_hub::{Delivery, Event};
+use veche_hub::{Delivery, Event, Info};
 
-use super::centrifuge::forms;
+/// Which publications a client wants, by what is said of them; in the language of its protocol.
+pub(crate) trait Selector: std::fmt::Debug + Send + Sync {
+    fn selects(&self, info: Option<&Info>) -> bool;
+}
 
 /// What a client has agreed on with one subscription.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Wish {
     /// It is told who comes and goes.
     pub(crate) joins: bool,
     pub(crate) deltas: Deltas,
     /// It wants publications with certain tags only.
-    pub(crate) filter: Option<Arc<Filter>>,
+    pub(crate) filter: Option<Arc<dyn Selector>>,
 }
 
 /// Whether a client is told differences alone.
@@ -32,7 +34,7 @@ pub(crate) enum Deltas {
 
 /// In which form a publication is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Plain,
     /// Whole, to a client that takes deltas.
     Whole,
@@ -41,6 +43,10 @@ pub(super) enum Form {
 }
 
 impl Wish {
+    fn is_usual(&self) -> bool {
+        !self.joins && self.deltas == Deltas::Off && self.filter.is_none()
+    }
+
     /// The client goes without a publication.
     pub(super) fn missed(&mut self) {
         if self.deltas == Deltas::Going {
@@ -54,7 +60,7 @@ impl Wish {
             return self.joins.then_some(Form::Plain);
         }
         if let Some(filter) = &self.filter
-            && !forms::passes(filter, delivery.info)
+            && !filter.selects(delivery.info)
         {
             return None;
         }
@@ -87,7 +93,7 @@ impl Wishes {
     /// From now on this is how the client is told of a channel.
     pub(super) fn set(&mut self, index: u32, channel: &str, wish: Wish) {
         self.forget(index, channel);
-        if wish != Wish::default() {
+        if !wish.is_usual() {
             let wishes = self.0.entry(index).or_default();
             wishes.push((channel.into(), wish));
         }

@@ -12,8 +12,7 @@ use super::head::{
     GrantHead, HelloHead, ReplyHead,
 };
 use super::part::{Parts, data_kind};
-use veche_types::codes::REASON_BYTES_MAX;
-use veche_types::codes::{CHOSEN, CloseCode};
+use veche_types::codes::{CHOSEN, CloseCode, REASON_BYTES_MAX};
 
 use crate::close::is_close_code;
 use crate::hooks::{Blob, Grant, HookResponse, ServerSubscription};

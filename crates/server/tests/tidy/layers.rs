@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::assert_none;
-use super::imports::{Modules, Path, crates};
+use super::imports::{Modules, Path, crates, tokens};
+use super::{assert_none, sources};
 
 /// The crate whose folders are layers.
 const SOURCES: &str = "crates/frontends/src/";
@@ -20,31 +20,20 @@ const LAYERS: &[&str] = &[
 
 /// Imports against that order which are left. No row may be added; one that is not needed any more has to go.
 const UPWARD: &[(&str, &str)] = &[
-    // The context owns the outboxes of its worker.
+    // The context owns the outboxes of its worker: every layer is handed both in one value.
     ("context/shared.rs", "outbox"),
-    // A request becomes a session, and a call of the API begins with one: the stage should be generic over both.
-    ("http/app.rs", "websocket"),
-    ("http/body.rs", "backend"),
-    ("http/body.rs", "websocket"),
-    ("http/call.rs", "backend"),
-    ("http/call.rs", "websocket"),
-    ("http/mod.rs", "backend"),
-    ("http/mod.rs", "websocket"),
-    ("http/named.rs", "websocket"),
-    ("http/parts.rs", "websocket"),
-    ("http/request.rs", "backend"),
-    ("http/request.rs", "sessions"),
-    ("http/request.rs", "websocket"),
-    ("http/streams.rs", "sessions"),
-    ("http/streams.rs", "websocket"),
-    ("http/upgrade.rs", "backend"),
-    ("http/upgrade.rs", "sessions"),
-    ("http/upgrade.rs", "websocket"),
-    // The socket matches sessions of each kind: it should be generic over them.
-    ("websocket/app.rs", "sessions"),
-    ("websocket/centrifuge.rs", "sessions"),
-    ("websocket/mod.rs", "backend"),
-    ("websocket/mod.rs", "sessions"),
+];
+
+/// The file above all layers that names the client protocols.
+const REGISTRY: &str = "registry.rs";
+
+/// Folders of `sessions` whose names are also words for something else: applications, and the role of listeners.
+const COMMON_WORDS: &[&str] = &["app", "push"];
+
+/// Names of client protocols below `sessions` that are left. No row may be added.
+const NAMED: &[(&str, &str)] = &[
+    // Hooks are asked with JSON that the crate of that name writes and reads.
+    ("context/hooks.rs", "veche_centrifuge"),
 ];
 
 /// Files of one cycle at most; those that hold `impl` blocks of one type count as one.
@@ -92,6 +81,96 @@ fn front_ends_import_from_the_layers_below() {
         unneeded.is_empty(),
         "rows of UPWARD to be removed: {unneeded:?}"
     );
+}
+
+/// `two_words` → `TwoWords`.
+fn type_name(folder: &str) -> String {
+    let words = folder.split('_').map(|word| {
+        let (first, rest) = word.split_at(1);
+        first.to_uppercase() + rest
+    });
+    words.collect()
+}
+
+/// The names of client protocols in a source: modules, types and crates that are called after a folder of `sessions`.
+fn named_protocols<'t>(tokens: &'t [String], folders: &BTreeSet<String>) -> BTreeSet<&'t str> {
+    let at = |place: usize| tokens.get(place).map_or("", String::as_str);
+    let is_path = |place: usize| {
+        let before = place.checked_sub(1).map_or("", at);
+        at(place + 1) == "::" || before == "::" || before == "mod"
+    };
+    let is_named = |place: usize, folder: &String| {
+        at(place) == type_name(folder)
+            || at(place) == format!("veche_{folder}")
+            || at(place) == folder && is_path(place)
+    };
+    (0..tokens.len())
+        .filter(|place| folders.iter().any(|folder| is_named(*place, folder)))
+        .map(at)
+        .collect()
+}
+
+#[test]
+fn layers_below_the_sessions_name_no_client_protocol() {
+    let mut folders = BTreeSet::new();
+    let mut files = Vec::new();
+    let mut registry = Vec::new();
+    for (name, text) in sources() {
+        let Some(file) = name.strip_prefix(SOURCES) else {
+            continue;
+        };
+        let folder = file.strip_prefix("sessions/");
+        folders.extend(folder.and_then(|rest| Some(rest.split_once('/')?.0.to_owned())));
+        if file == REGISTRY {
+            registry = tokens(&text);
+        }
+        let place = LAYERS
+            .iter()
+            .position(|layer| file.starts_with(&format!("{layer}/")));
+        if place.is_some_and(|place| LAYERS[place] != "sessions" && LAYERS[place] != "backend")
+            && !file.ends_with("tests.rs")
+        {
+            files.push((file.to_owned(), tokens(&text)));
+        }
+    }
+    let unregistered = |folder: &&String| !registry.contains(*folder);
+    let unregistered: Vec<&String> = folders.iter().filter(unregistered).collect();
+    assert!(
+        unregistered.is_empty(),
+        "not in {REGISTRY}: {unregistered:?}"
+    );
+    folders.retain(|folder| !COMMON_WORDS.contains(&&**folder));
+    let found = files.iter().flat_map(|(file, tokens)| {
+        let named = named_protocols(tokens, &folders);
+        named.into_iter().map(move |name| (&**file, name))
+    });
+    let found: BTreeSet<(&str, &str)> = found.collect();
+    let problems = found.iter().filter(|one| !NAMED.contains(one));
+    let problems: Vec<String> = problems
+        .map(|(file, name)| format!("{file}: {name}"))
+        .collect();
+    assert_none(&problems, "client protocols named below the sessions");
+    let unneeded: Vec<_> = NAMED.iter().filter(|one| !found.contains(one)).collect();
+    assert!(
+        unneeded.is_empty(),
+        "rows of NAMED to be removed: {unneeded:?}"
+    );
+}
+
+#[test]
+fn names_of_client_protocols_are_found_as_modules_types_and_crates() {
+    let folders = BTreeSet::from(["socket_io".to_owned()]);
+    for (text, is_found) in [
+        ("use crate::sessions::socket_io::X;", true),
+        ("mod socket_io;", true),
+        ("match s { S::SocketIo(_) => 1 }", true),
+        ("use veche_socket_io::Data;", true),
+        ("let socket_io = 1; // SocketIo", false),
+        ("call(\"socket_io::X\")", false),
+    ] {
+        let is_named = !named_protocols(&tokens(text), &folders).is_empty();
+        assert_eq!(is_named, is_found, "{text}");
+    }
 }
 
 /// The cycles of a crate that are too long, by their lengths.

@@ -368,10 +368,7 @@ mod tests {
             _ => None,
         };
         assert_eq!(index(router.find(&Method::Head, "/room/7")), Some(0));
-        let routes = [
-            route("/x", &["GET"], ECHO),
-            route("/x", &["HEAD"], ECHO),
-        ];
+        let routes = [route("/x", &["GET"], ECHO), route("/x", &["HEAD"], ECHO)];
         let both = Router::new(routes.iter().enumerate().map(|(i, r)| (i as u16, r)));
         assert_eq!(index(both.find(&Method::Head, "/x")), Some(1));
         assert_eq!(both.allowed("/x"), "GET, HEAD");

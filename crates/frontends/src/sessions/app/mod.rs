@@ -155,6 +155,10 @@ impl Opening for App {
         route.hears()
     }
 
+    fn hears_opened(&self) -> bool {
+        true
+    }
+
     fn opened(&mut self, id: ConnectionId, request: &Request<'_>, shared: &mut Shared) {
         let app = self.app;
         if let Some(progress) =

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use veche_centrifuge::{Element, Encoding, HistoryResult, Outcome, Parts, PresenceResult, Reply};
 use veche_hub::{Answer, ClientInfo, Page, Payload};
 
+use super::pushes::forms;
+use super::pushes::kind;
 use super::{Context, Flow};
 use crate::context::step::Block;
 use crate::context::work;
-use crate::outbox::centrifuge::forms;
-use crate::outbox::centrifuge::kind;
 use crate::outbox::{ANSWERS_BYTES_HIGH, InParts, SLICE_BYTES};
 
 /// About what the protocol says of each publication or client beside its data.

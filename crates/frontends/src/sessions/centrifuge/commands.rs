@@ -15,11 +15,11 @@ use super::answering::{Answering, Content};
 use super::channels::{Leave, may_publish, may_read, named};
 use super::deciding::Ask;
 use super::frame::Frame;
+use super::pushes::forms;
 use super::{Centrifuge, Context, Done, Waiting, writing};
 use crate::context::hooks::Kind;
 use crate::context::step::Block;
 use crate::context::work;
-use crate::outbox::centrifuge::forms;
 
 impl Centrifuge {
     pub(super) fn request(

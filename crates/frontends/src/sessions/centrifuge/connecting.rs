@@ -16,6 +16,7 @@ use super::commands::refuse;
 use super::deciding::Ask;
 use super::frame::Frame;
 use super::instructed::GIVEN;
+use super::pushes::forms;
 use super::subscribing::join;
 use super::tokens::{Denied, counted};
 use super::writing::{self, Welcome};
@@ -26,7 +27,6 @@ use crate::context::identity::{Identity, Lease, Term, is_valid_user};
 use crate::context::note::NoteLevel;
 use crate::context::stats::TurnedAway;
 use crate::outbox::Wish;
-use crate::outbox::centrifuge::forms;
 
 /// What clients are told of the server.
 pub(super) const VERSION: &str = concat!("Veche ", env!("CARGO_PKG_VERSION"));
@@ -135,7 +135,10 @@ impl Centrifuge {
             .map(|text| text[..text.floor_char_boundary(KIND_BYTES_MAX)].into());
         self.state = State::Connected;
         let dialect = self.dialect();
-        cx.shared.ports.outboxes.gather_pushes(cx.id, dialect);
+        cx.shared
+            .ports
+            .outboxes
+            .gather_pushes(cx.id, dialect.format());
         self.give(id, welcome, request, frame, cx)
     }
 

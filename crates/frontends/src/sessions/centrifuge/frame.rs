@@ -3,8 +3,8 @@
 use veche_centrifuge::{DisconnectCode, Encoding, ErrorCode, Outcome, Push, PushBody, Reply};
 use veche_hub::ConnectionId;
 
+use super::pushes::{Dialect, kind};
 use crate::outbox::Outboxes;
-use crate::outbox::centrifuge::{Dialect, kind};
 
 /// What is to leave together, in order. It has to be [sent](Frame::send) before anything that may write a publication
 /// into the same outbox.
@@ -91,7 +91,7 @@ impl Frame {
             return;
         }
         let kind = kind(self.dialect.encoding);
-        match self.dialect.is_single() {
+        match self.dialect.format().is_single {
             false => outboxes.message(id, kind, &self.bytes),
             true => {
                 let lines = self.bytes.split(|byte| *byte == b'\n');

@@ -11,13 +11,13 @@ use veche_hub::{
 use super::claims::Granted;
 use super::frame::Frame;
 use super::manner::Manner;
+use super::pushes::forms;
 use super::subscribing::join;
 use super::writing::Welcome;
 use super::{Centrifuge, Context, Flow, State};
 use crate::context::hooks::Kind;
 use crate::context::note::NoteLevel;
 use crate::outbox::Wish;
-use crate::outbox::centrifuge::forms;
 
 /// Tickets of what a back end wants have this bit, those of commands don't.
 pub(super) const GIVEN: u32 = 1 << 31;

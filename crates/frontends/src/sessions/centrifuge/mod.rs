@@ -20,6 +20,7 @@ mod instructed;
 pub(crate) mod manner;
 mod one_way;
 mod opening;
+mod pushes;
 mod renewing;
 mod session;
 mod subscribing;

@@ -16,11 +16,11 @@ use veche_hub::{ChannelName, Position, Since};
 use super::channels::{Leave, may_subscribe};
 use super::claims::Granted;
 use super::frame::Frame;
+use super::pushes::Dialect;
 use super::writing::Welcome;
 use super::{Centrifuge, Context, Done, Flow, State};
 use crate::context::note::NoteLevel;
 use crate::context::step::Block;
-use crate::outbox::centrifuge::Dialect;
 
 /// What is known of such a client before it is connected.
 #[derive(Default)]

@@ -18,13 +18,13 @@ use super::commands::refuse;
 use super::deciding::Ask;
 use super::frame::Frame;
 use super::manner::Manner;
+use super::pushes::forms;
 use super::tokens::{Denied, Grant, Place};
 use super::writing::{self, Sieve, Welcome};
 use super::{Centrifuge, Context, Done, Flow, Waiting};
 use crate::context::hooks::{self, Kind, QuestionId};
 use crate::context::identity::{Identity, Term};
-use crate::outbox::centrifuge::forms;
-use crate::outbox::{Deltas, Wish};
+use crate::outbox::{Deltas, Selector, Wish};
 use crate::websocket::GRACE_MS;
 
 /// A subscription that holds for longer is looked at again then: the wall clock may have been set.
@@ -241,7 +241,7 @@ fn wish(request: &SubscribeRequest<'_>, options: Namespace) -> Result<Wish, BadF
         None => None,
         // What was before is not what passed before.
         Some(_) if !options.tags_filter || wants_deltas => return Err(BadFilter),
-        Some(filter) => Some(Arc::new(Filter::read(filter)?)),
+        Some(filter) => Some(Arc::new(Filter::read(filter)?) as Arc<dyn Selector>),
     };
     Ok(Wish {
         joins: request.join_leave,

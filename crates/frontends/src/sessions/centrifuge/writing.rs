@@ -4,13 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use veche_centrifuge as wire;
-use veche_centrifuge::{Data, Delta, Encoding, Filter, Outcome};
+use veche_centrifuge::{Data, Delta, Encoding, Outcome};
 use veche_hub::{ClientInfo, Epoch, Joined, PayloadKind, PayloadRef, Position, Publication, Since};
 
 use super::frame::Frame;
-use crate::outbox::centrifuge::forms::{
-    as_json, client, has_deltas, passes, patch, publication, quoted, tags, whole,
-};
+use super::pushes::forms::{as_json, client, has_deltas, patch, publication, quoted, tags, whole};
+use crate::outbox::Selector;
 
 /// As what a client's data go to the hub.
 pub(super) fn payload(data: Data<'_>) -> PayloadRef<'_> {
@@ -106,7 +105,7 @@ impl<'a> Publications<'a> {
 /// What somebody wants of what he has missed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sieve<'f> {
-    pub(super) filter: Option<&'f Filter>,
+    pub(super) filter: Option<&'f dyn Selector>,
     /// Of what passes he gets the latest.
     pub(super) only_latest: bool,
 }
@@ -114,7 +113,7 @@ pub(super) struct Sieve<'f> {
 impl Sieve<'_> {
     fn passes(&self, publication: &Publication) -> bool {
         let info = publication.info.as_deref();
-        self.filter.is_none_or(|filter| passes(filter, info))
+        self.filter.is_none_or(|filter| filter.selects(info))
     }
 }
 

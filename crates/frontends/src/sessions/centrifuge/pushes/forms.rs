@@ -6,6 +6,8 @@ use veche_centrifuge as wire;
 use veche_centrifuge::{Data, Encoding, Filter};
 use veche_hub::{ClientInfo, Info, PayloadKind, PayloadRef, Position};
 
+use crate::outbox::Selector;
+
 /// As what a payload goes to clients. Bytes that are JSON go as JSON: publishers that have no other way to send some encode
 /// it as base64.
 pub(crate) fn data(payload: PayloadRef<'_>) -> Data<'_> {
@@ -80,14 +82,16 @@ pub(crate) fn tags(info: Option<&Info>) -> Vec<(&str, &str)> {
     tags
 }
 
-/// Whether somebody with this filter wants what was published. It sees the tags that clients see.
-pub(crate) fn passes(filter: &Filter, info: Option<&Info>) -> bool {
-    filter.passes(|name| {
-        let info = info?;
-        let found = info.tags.iter().find(|(one, _)| **one == *name);
-        let channel = info.channel.as_deref().filter(|_| name == CHANNEL_TAG);
-        found.map(|(_, tag)| &**tag).or(channel)
-    })
+/// It sees the tags that clients see.
+impl Selector for Filter {
+    fn selects(&self, info: Option<&Info>) -> bool {
+        self.passes(|name| {
+            let info = info?;
+            let found = info.tags.iter().find(|(one, _)| **one == *name);
+            let channel = info.channel.as_deref().filter(|_| name == CHANNEL_TAG);
+            found.map(|(_, tag)| &**tag).or(channel)
+        })
+    }
 }
 
 /// What was published.

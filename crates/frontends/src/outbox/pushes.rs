@@ -1,21 +1,51 @@
-//! Publications to clients of Centrifugo's protocol: a push each, encoded once for all receivers of one encoding.
-
-mod dialect;
-pub(crate) mod forms;
+//! Publications to clients whose protocol has a form of its own for them: encoded once for all receivers of one format.
+//!
+//! The formats are those of client protocols, which hand them in when a session begins to get pushes; none is known here by
+//! name. An encoder is called once for a publication and format, never for each receiver.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use veche_centrifuge::{Delta, Encoding, Publication, Push, PushBody, fossil_delta};
 use veche_hub::{ConnectionId, Delivery, Event, Format, PayloadRef, Position};
+use veche_proto::websocket::MessageKind;
 
 use super::marks::AllMarks;
 use super::wishes::{Form, Wish, Wishes};
 use super::{Carried, Outboxes, Pushes, events};
-pub(crate) use dialect::{Dialect, kind};
 
-/// What a publication is encoded in once for all clients of one dialect.
-struct Forms {
+/// How a client protocol encodes pushes for one kind of its clients. Each has one `static`.
+pub(crate) struct PushFormat {
+    /// What carries messages of this format.
+    pub(crate) kind: MessageKind,
+    /// Each push is a message of its own. Otherwise those that have waited leave in one.
+    pub(crate) is_single: bool,
+    /// What stands between pushes of one message.
+    pub(crate) separator: &'static [u8],
+    /// Server-sent events say where the client is, and it comes back with that.
+    pub(crate) has_marks: bool,
+    /// [`Form::Whole`] looks as [`Form::Plain`].
+    pub(crate) whole_is_plain: bool,
+    /// Encodes a publication, or who came or went; with the patch for [`Form::Patch`].
+    pub(crate) encode: fn(&Delivery<'_>, Form, &[u8]) -> Bytes,
+    /// Whether a delta from or to this payload can be sent.
+    pub(crate) has_deltas: fn(PayloadRef<'_>) -> bool,
+    /// Makes the delta between a publication and the one before, if that is less than the whole; shared by all formats
+    /// with the same one.
+    pub(crate) deltas: Option<&'static Patcher>,
+}
+
+/// Makes deltas.
+pub(crate) struct Patcher(pub(crate) fn(&Delivery<'_>) -> Option<Vec<u8>>);
+
+/// A format's place among those that the sessions of a worker have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Number(u8);
+
+/// Forms that a publication has in each format.
+const FORMS: u32 = 3;
+
+/// What a publication is encoded in once for all clients of one format.
+struct Keys {
     /// A push.
     push: Format,
     /// The same as a server-sent event, but for its id.
@@ -24,30 +54,28 @@ struct Forms {
     frame: u32,
 }
 
-/// What has changed since the publication before; nothing where that is no less.
-const PATCH: Format = Format(u32::MAX - 5);
+impl Keys {
+    fn of(number: Number, form: Form) -> Self {
+        let place = u32::from(number.0) * FORMS + form as u32;
+        Self {
+            push: Format(u32::MAX - 64 - 2 * place),
+            event: Format(u32::MAX - 65 - 2 * place),
+            // Below are those of plain publications and of those with places.
+            frame: (2 + place) << 16,
+        }
+    }
 
-fn forms(dialect: Dialect, form: Form) -> Forms {
-    // Only who subscribes by himself can agree on deltas. Whole data look the same in Protobuf, agreed or not.
-    let place = match (dialect.encoding, dialect.is_one_way, form) {
-        (Encoding::Json, false, Form::Plain) => 0,
-        (Encoding::Protobuf, false, Form::Plain | Form::Whole) => 1,
-        (Encoding::Json, true, _) => 2,
-        (Encoding::Protobuf, true, _) => 3,
-        (Encoding::Json, false, Form::Whole) => 4,
-        (Encoding::Json, false, Form::Patch) => 5,
-        (Encoding::Protobuf, false, Form::Patch) => 6,
-    };
-    Forms {
-        push: Format(u32::MAX - 8 - place),
-        event: Format(u32::MAX - 16 - place),
-        frame: (2 + place) << 16,
+    /// What has changed since the publication before; nothing where that is no less. By the first format with its
+    /// [`Patcher`].
+    fn patch(first: usize) -> Format {
+        Format(u32::MAX - 4096 - first as u32)
     }
 }
 
-/// What is kept of the sessions that speak the protocol, beside their outboxes. All by the index of the session.
+/// What is kept of the sessions with formats of their own, beside their outboxes. By the index of the session.
 #[derive(Default)]
 pub(super) struct Sides {
+    formats: Vec<&'static PushFormat>,
     /// Pushes that came before the connection was told to which channels it is subscribed, or while a message is written
     /// in parts; then replies, too.
     pub(super) early: HashMap<u32, Vec<u8>>,
@@ -71,6 +99,25 @@ struct Single {
 }
 
 impl Sides {
+    pub(super) fn format(&self, Number(number): Number) -> &'static PushFormat {
+        self.formats[usize::from(number)]
+    }
+
+    fn number(&mut self, format: &'static PushFormat) -> Number {
+        let known = self
+            .formats
+            .iter()
+            .position(|one| std::ptr::eq(*one, format));
+        let place = known.unwrap_or_else(|| {
+            self.formats.push(format);
+            self.formats.len() - 1
+        });
+        match u8::try_from(place) {
+            Ok(number) => Number(number),
+            Err(_) => unreachable!("protocols have fewer formats"),
+        }
+    }
+
     /// A client goes without a publication: it has not what the next delta is made from.
     pub(super) fn missed(&mut self, index: u32, channel: &str) {
         if let Some(wish) = self.wishes.find(index, channel) {
@@ -108,20 +155,21 @@ impl Sides {
 
 impl Outboxes {
     /// From now on what is published to the session waits for [`Outboxes::begin_pushes`].
-    pub(crate) fn gather_pushes(&mut self, id: ConnectionId, dialect: Dialect) {
-        if dialect.is_one_way && matches!(self.of(id).carried, Carried::Events { .. }) {
+    pub(crate) fn gather_pushes(&mut self, id: ConnectionId, format: &'static PushFormat) {
+        if format.has_marks && matches!(self.of(id).carried, Carried::Events { .. }) {
             self.sides.marks.begin(id.index);
         }
-        self.of_mut(id).pushes = Pushes::Centrifuge(dialect, Stage::Early);
+        let number = self.sides.number(format);
+        self.of_mut(id).pushes = Pushes::Encoded(number, Stage::Early);
     }
 
     /// The client has been told of its channels: what waited follows, and all that comes.
     pub(crate) fn begin_pushes(&mut self, id: ConnectionId) {
-        let Pushes::Centrifuge(dialect, Stage::Early) = self.of(id).pushes else {
+        let Pushes::Encoded(number, Stage::Early) = self.of(id).pushes else {
             return;
         };
-        self.of_mut(id).pushes = Pushes::Centrifuge(dialect, Stage::Live);
-        let kind = kind(dialect.encoding);
+        self.of_mut(id).pushes = Pushes::Encoded(number, Stage::Live);
+        let kind = self.sides.format(number).kind;
         let early = self.sides.early.remove(&id.index).unwrap_or_default();
         if !early.is_empty() {
             self.message(id, kind, &early);
@@ -151,10 +199,10 @@ impl Outboxes {
         self.outbox_bytes_max
     }
 
-    pub(super) fn deliver_centrifuge(
+    pub(super) fn deliver_encoded(
         &mut self,
         session: ConnectionId,
-        dialect: Dialect,
+        number: Number,
         stage: Stage,
         delivery: &mut Delivery<'_>,
     ) {
@@ -166,40 +214,46 @@ impl Outboxes {
             None if delivery.event == Event::Published => Form::Plain,
             None => return,
         };
+        let format = self.sides.format(number);
+        if form == Form::Whole && format.whole_is_plain {
+            form = Form::Plain;
+        }
         let mut patch = Bytes::new();
-        if form == Form::Patch {
-            let both = [Some(delivery.payload), delivery.previous];
-            let have_deltas =
-                |payload: PayloadRef<'_>| forms::has_deltas(payload, dialect.encoding);
-            if both.into_iter().flatten().all(have_deltas) {
-                patch = self.patch(delivery);
-            }
+        if form == Form::Patch
+            && delivery
+                .encodings
+                .find(Keys::of(number, form).push)
+                .is_none()
+        {
+            patch = self.patch(format, delivery);
             if patch.is_empty() {
-                form = Form::Whole;
+                form = match format.whole_is_plain {
+                    true => Form::Plain,
+                    false => Form::Whole,
+                };
             }
         }
-        let forms = forms(dialect, form);
-        let push = match delivery.encodings.find(forms.push) {
+        let keys = Keys::of(number, form);
+        let push = match delivery.encodings.find(keys.push) {
             Some(push) => push.clone(),
             None => {
-                let push = push(dialect, form, &patch, delivery);
+                let push = (format.encode)(delivery, form, &patch);
                 self.pushes_encoded += 1;
-                delivery.encodings.find_or_encode(forms.push, || push)
+                delivery.encodings.find_or_encode(keys.push, || push)
             }
         };
         if stage == Stage::Early {
-            return self.keep_early(session, dialect, push, delivery);
+            return self.keep_early(session, format, push, delivery);
         }
         if !self.has_room(session, push.len()) {
             return;
         }
         match self.of(session).carried {
             Carried::Frames => {
-                let kind = kind(dialect.encoding);
-                self.frame(session, kind, &push, forms.frame, delivery.encodings);
+                self.frame(session, format.kind, &push, keys.frame, delivery.encodings);
             }
             Carried::Events { .. } => {
-                let event = delivery.encodings.find_or_encode(forms.event, || {
+                let event = delivery.encodings.find_or_encode(keys.event, || {
                     let mut event = Vec::with_capacity(push.len() + 16);
                     events::encode(&mut event, &push);
                     Bytes::from(event)
@@ -214,30 +268,37 @@ impl Outboxes {
         }
     }
 
-    /// What has changed since the publication before, made once for all who are told that alone, in whatever encoding.
-    /// Nothing where it is no less than the whole.
-    fn patch(&mut self, delivery: &mut Delivery<'_>) -> Bytes {
-        if let Some(patch) = delivery.encodings.find(PATCH) {
+    /// What has changed since the publication before, made once for all who are told that alone, in whatever format.
+    /// Nothing where it is no less than the whole, or can't be sent.
+    fn patch(&mut self, format: &'static PushFormat, delivery: &mut Delivery<'_>) -> Bytes {
+        let both = [Some(delivery.payload), delivery.previous];
+        let Some(patcher) = format.deltas else {
+            return Bytes::new();
+        };
+        if !both.into_iter().flatten().all(format.has_deltas) {
+            return Bytes::new();
+        }
+        let is_same = |one: &&PushFormat| one.deltas.is_some_and(|one| std::ptr::eq(one, patcher));
+        let first = self.sides.formats.iter().position(is_same);
+        let key = Keys::patch(first.unwrap_or_default());
+        if let Some(patch) = delivery.encodings.find(key) {
             return patch.clone();
         }
         self.deltas_made += 1;
-        let new = forms::whole(delivery.payload);
-        let previous = delivery.previous.map(forms::whole);
-        let patch = previous.and_then(|previous| fossil_delta(&previous, &new));
-        let patch = patch.map_or_else(Bytes::new, Bytes::from);
-        delivery.encodings.keep(PATCH, patch.clone());
+        let patch = (patcher.0)(delivery).map_or_else(Bytes::new, Bytes::from);
+        delivery.encodings.keep(key, patch.clone());
         patch
     }
 
     fn keep_early(
         &mut self,
         session: ConnectionId,
-        dialect: Dialect,
+        format: &'static PushFormat,
         push: Bytes,
         delivery: &Delivery<'_>,
     ) {
         let bytes_max = self.outbox_bytes_max;
-        let waiting = match dialect.is_single() {
+        let waiting = match format.is_single {
             true => self
                 .sides
                 .early_singles
@@ -248,7 +309,7 @@ impl Outboxes {
         if delivery.slow_miss && waiting > 0 && waiting + push.len() > bytes_max / 2 {
             return self.miss(session, delivery.channel);
         }
-        if dialect.is_single() {
+        if format.is_single {
             let early = self.sides.early_singles.entry(session.index).or_default();
             if early.bytes > 0 && early.bytes + push.len() > bytes_max {
                 return self.overflow(session);
@@ -261,8 +322,8 @@ impl Outboxes {
         if !early.is_empty() && early.len() + push.len() > bytes_max {
             return self.overflow(session);
         }
-        if dialect.encoding == Encoding::Json && !early.is_empty() {
-            early.push(b'\n');
+        if !early.is_empty() {
+            early.extend_from_slice(format.separator);
         }
         early.extend_from_slice(&push);
     }
@@ -285,78 +346,36 @@ pub(super) enum Stage {
     Live,
 }
 
-fn push(dialect: Dialect, form: Form, patch: &[u8], delivery: &Delivery<'_>) -> Bytes {
-    let tags = forms::tags(delivery.info);
-    let quoted = forms::quoted(delivery.payload, dialect.encoding);
-    let payload = quoted.as_deref().map_or(delivery.payload, forms::as_json);
-    let client = delivery.info.and_then(|info| info.client.as_deref());
-    let body = match (delivery.event, client) {
-        (Event::Joined, Some(client)) => PushBody::Join(forms::client(client)),
-        (Event::Left, Some(client)) => PushBody::Leave(forms::client(client)),
-        _ => {
-            let publication = forms::publication(payload, delivery.position, delivery.info, &tags);
-            PushBody::Publication(match form {
-                Form::Plain => publication,
-                Form::Whole => Publication {
-                    delta: Delta::Whole,
-                    ..publication
-                },
-                Form::Patch => Publication {
-                    delta: Delta::Patch,
-                    data: forms::patch(patch),
-                    ..publication
-                },
-            })
-        }
-    };
-    let push = Push {
-        channel: delivery.channel,
-        body,
-    };
-    let mut out = Vec::with_capacity(delivery.payload.bytes.len() + delivery.channel.len() + 64);
-    dialect.write_push(&mut out, &push);
-    Bytes::from(out)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
     use super::*;
 
-    /// Formats from here on are those of other receivers, and of patches.
+    /// Formats from here on are those of other receivers.
     const OTHERS_FROM: u32 = u32::MAX - 5;
 
     #[test]
     fn no_two_forms_share_an_encoding() {
-        let dialects = [Encoding::Json, Encoding::Protobuf].map(|encoding| {
-            let whole = [Form::Plain, Form::Whole, Form::Patch];
-            whole.map(|form| forms(dialect(encoding, false), form))
-        });
-        let one_way = [Encoding::Json, Encoding::Protobuf]
-            .map(|encoding| forms(dialect(encoding, true), Form::Plain));
-        let all: Vec<Forms> = dialects.into_iter().flatten().chain(one_way).collect();
-        // Plain and whole data are the same in Protobuf.
-        let formats: HashSet<u32> = all
-            .iter()
-            .flat_map(|forms| [forms.push.0, forms.event.0])
+        let forms = [Form::Plain, Form::Whole, Form::Patch];
+        let all: Vec<Keys> = (0..=u8::MAX)
+            .flat_map(|number| forms.map(|form| Keys::of(Number(number), form)))
             .collect();
-        assert_eq!(formats.len(), 2 * 7);
+        let patches = (0..=u8::MAX).map(|first| Keys::patch(first.into()).0);
+        let pushes = all.iter().flat_map(|keys| [keys.push.0, keys.event.0]);
+        let formats: HashSet<u32> = pushes.chain(patches).collect();
+        assert_eq!(formats.len(), 2 * all.len() + 256);
         assert!(formats.iter().all(|format| *format < OTHERS_FROM));
-        let frames: HashSet<u32> = all.iter().map(|forms| forms.frame).collect();
-        assert_eq!(frames.len(), 7);
+        let frames: HashSet<u32> = all.iter().map(|keys| keys.frame).collect();
+        assert_eq!(frames.len(), all.len());
         // Below are the keys of plain publications and of those with places.
         assert!(
             frames
                 .iter()
                 .all(|frame| *frame >= 2 << 16 && frame.trailing_zeros() >= 16)
         );
-    }
-
-    fn dialect(encoding: Encoding, is_one_way: bool) -> Dialect {
-        Dialect {
-            encoding,
-            is_one_way,
-        }
+        // The lower bits of a frame's key say how it is compressed.
+        let highest = frames.iter().max().expect("some") | 0xffff;
+        assert!(formats.iter().all(|format| *format > highest));
     }
 }

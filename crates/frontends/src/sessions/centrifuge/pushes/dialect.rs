@@ -28,12 +28,6 @@ impl Dialect {
             false => self.encoding.write_push(out, push),
         }
     }
-
-    /// Whether each push is a message of its own: a page without an SDK gives each to `JSON.parse`. SDKs take several at
-    /// once, a line each, and what is Protobuf says how long it is.
-    pub(crate) fn is_single(self) -> bool {
-        self.is_one_way && self.encoding == Encoding::Json
-    }
 }
 
 /// What carries messages of this encoding.

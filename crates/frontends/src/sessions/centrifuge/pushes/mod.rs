@@ -1,0 +1,119 @@
+//! Publications as pushes: a format for each dialect, made once for all receivers.
+
+mod dialect;
+pub(super) mod forms;
+
+use bytes::Bytes;
+use veche_centrifuge::{Delta, Encoding, Publication, Push, PushBody, fossil_delta};
+use veche_hub::{Delivery, Event};
+use veche_proto::websocket::MessageKind;
+
+use crate::outbox::{Form, Patcher, PushFormat};
+pub(super) use dialect::{Dialect, kind};
+
+const JSON: Dialect = Dialect {
+    encoding: Encoding::Json,
+    is_one_way: false,
+};
+const PROTOBUF: Dialect = Dialect {
+    encoding: Encoding::Protobuf,
+    is_one_way: false,
+};
+const ONE_WAY_JSON: Dialect = Dialect {
+    is_one_way: true,
+    ..JSON
+};
+const ONE_WAY_PROTOBUF: Dialect = Dialect {
+    is_one_way: true,
+    ..PROTOBUF
+};
+
+/// SDKs take several pushes at once, a line each.
+static JSON_FORMAT: PushFormat = PushFormat {
+    kind: MessageKind::Text,
+    is_single: false,
+    separator: b"\n",
+    has_marks: false,
+    whole_is_plain: false,
+    encode: |delivery, form, patch| push(JSON, form, patch, delivery),
+    has_deltas: |payload| forms::has_deltas(payload, Encoding::Json),
+    deltas: Some(&FOSSIL),
+};
+
+/// What is Protobuf says how long it is, and whole data look the same, agreed on deltas or not.
+static PROTOBUF_FORMAT: PushFormat = PushFormat {
+    kind: MessageKind::Binary,
+    separator: b"",
+    whole_is_plain: true,
+    encode: |delivery, form, patch| push(PROTOBUF, form, patch, delivery),
+    has_deltas: |payload| forms::has_deltas(payload, Encoding::Protobuf),
+    ..JSON_FORMAT
+};
+
+/// A page without an SDK gives each message to `JSON.parse`. Only who subscribes by himself can agree on deltas.
+static ONE_WAY_JSON_FORMAT: PushFormat = PushFormat {
+    is_single: true,
+    has_marks: true,
+    whole_is_plain: true,
+    encode: |delivery, form, patch| push(ONE_WAY_JSON, form, patch, delivery),
+    deltas: None,
+    ..JSON_FORMAT
+};
+
+static ONE_WAY_PROTOBUF_FORMAT: PushFormat = PushFormat {
+    has_marks: true,
+    encode: |delivery, form, patch| push(ONE_WAY_PROTOBUF, form, patch, delivery),
+    deltas: None,
+    ..PROTOBUF_FORMAT
+};
+
+static FOSSIL: Patcher = Patcher(|delivery| {
+    let new = forms::whole(delivery.payload);
+    let previous = delivery.previous.map(forms::whole)?;
+    fossil_delta(&previous, &new)
+});
+
+impl Dialect {
+    /// How pushes are written in it.
+    pub(super) fn format(self) -> &'static PushFormat {
+        match (self.encoding, self.is_one_way) {
+            (Encoding::Json, false) => &JSON_FORMAT,
+            (Encoding::Protobuf, false) => &PROTOBUF_FORMAT,
+            (Encoding::Json, true) => &ONE_WAY_JSON_FORMAT,
+            (Encoding::Protobuf, true) => &ONE_WAY_PROTOBUF_FORMAT,
+        }
+    }
+}
+
+fn push(dialect: Dialect, form: Form, patch: &[u8], delivery: &Delivery<'_>) -> Bytes {
+    let tags = forms::tags(delivery.info);
+    let quoted = forms::quoted(delivery.payload, dialect.encoding);
+    let payload = quoted.as_deref().map_or(delivery.payload, forms::as_json);
+    let client = delivery.info.and_then(|info| info.client.as_deref());
+    let body = match (delivery.event, client) {
+        (Event::Joined, Some(client)) => PushBody::Join(forms::client(client)),
+        (Event::Left, Some(client)) => PushBody::Leave(forms::client(client)),
+        _ => {
+            let publication = forms::publication(payload, delivery.position, delivery.info, &tags);
+            PushBody::Publication(match form {
+                Form::Plain => publication,
+                Form::Whole => Publication {
+                    delta: Delta::Whole,
+                    ..publication
+                },
+                Form::Patch => Publication {
+                    delta: Delta::Patch,
+                    data: forms::patch(patch),
+                    ..publication
+                },
+            })
+        }
+    };
+    let push = Push {
+        channel: delivery.channel,
+        body,
+    };
+    let mut out = Vec::with_capacity(delivery.payload.bytes.len() + delivery.channel.len() + 64);
+    dialect.write_push(&mut out, &push);
+    Bytes::from(out)
+}
