@@ -81,6 +81,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-hub",
             "veche-frontends",
             "veche-jwt",
+            "veche-nodes",
+            "veche-types",
             "veche-worker",
         ],
     ),
