@@ -3,6 +3,7 @@
 pub mod centrifuge;
 pub mod connection;
 pub mod http;
+pub mod nodes;
 pub mod proxy;
 pub mod runtime;
 pub mod script;

@@ -273,6 +273,9 @@ fn some_call(random: &mut Rng, setup: &Setup) -> Call {
         4..8 => Call::Presence,
         8 => Call::RemoveHistory,
         9 => Call::Disconnect,
+        10 => Call::Channels,
+        11 => Call::Connections,
+        12 => Call::UserStatus,
         _ => Call::Publish(random.u16(0..=setup.pad_max)),
     }
 }

@@ -34,6 +34,9 @@ pub(crate) enum Call {
     Presence,
     RemoveHistory,
     Disconnect,
+    Channels,
+    Connections,
+    UserStatus,
 }
 
 /// A call that is not answered.
@@ -42,6 +45,7 @@ enum Owed {
     Publication(usize, u64),
     History(usize, u64),
     Presence,
+    Listed(&'static str),
     Done,
 }
 
@@ -126,6 +130,11 @@ impl Caller {
             Call::RemoveHistory if one.kind.remembers() => {
                 ledger.clear(channel);
                 self.ask("history_remove", asked, Owed::Done);
+            }
+            Call::Channels => self.ask("channels", json!({}), Owed::Listed("channels")),
+            Call::Connections => self.ask("connections", asked, Owed::Listed("connections")),
+            Call::UserStatus => {
+                self.ask("user_status", json!({ "user": user }), Owed::Done);
             }
             Call::Disconnect => self.ask("disconnect", json!({ "user": user }), Owed::Done),
             _ => {}
@@ -275,6 +284,10 @@ impl Caller {
             Owed::Presence => {
                 ledger.seen.note(Event::CalledForPresence);
                 promise!(result["presence"].is_object(), "calls succeed", "{result}");
+                Ok(())
+            }
+            Owed::Listed(key) => {
+                promise!(result[key].is_object(), "calls succeed", "{result}");
                 Ok(())
             }
             Owed::Done => Ok(()),

@@ -1,8 +1,12 @@
 //! Messages between workers: in order within a lane, late or not, with credits for data.
 
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 
 use fastrand::Rng;
+use veche_nodes::{Arrival, Envelope, Followed, NodeId, Numbers};
+use veche_types::WorkerId;
+use veche_worker::WorkerMessage;
 
 use crate::glue::{Letter, Message};
 use crate::watch::Watch;
@@ -17,25 +21,76 @@ pub(crate) struct Lanes {
     due: Vec<usize>,
     /// In which order publications are served, where that is looked at.
     pub(crate) watch: Option<Watch>,
+    /// How many have travelled as bytes.
+    as_bytes: AsBytes,
+}
+
+/// Messages that have travelled as bytes, by their kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AsBytes {
+    /// Instructions.
+    pub instructions: u64,
+    /// Commands for responses.
+    pub relays: u64,
+    /// Questions, and answers to them.
+    pub questions: u64,
+}
+
+impl AddAssign for AsBytes {
+    fn add_assign(&mut self, more: Self) {
+        self.instructions += more.instructions;
+        self.relays += more.relays;
+        self.questions += more.questions;
+    }
+}
+
+/// A message on its way.
+enum Carried {
+    Value(Message),
+    Bytes(Vec<u8>),
+}
+
+/// The two ends of a link to another node, as far as they number what they send.
+struct Link {
+    numbers: Numbers,
+    followed: Followed,
 }
 
 #[derive(Default)]
 struct Lane {
-    messages: VecDeque<Message>,
+    messages: VecDeque<Carried>,
+    link: Option<Link>,
     /// Data that was sent and is not finished.
     unfinished: u32,
 }
 
 impl Lanes {
-    pub(crate) fn new(workers: u16, messages_max: usize) -> Self {
+    pub(crate) fn new(workers: u16, messages_max: usize, is_link: bool) -> Self {
         let workers = usize::from(workers);
+        let lane = |from: usize| Lane {
+            link: is_link.then(|| Link::from(NodeId(from as u64))),
+            ..Lane::default()
+        };
         Self {
             workers,
-            lanes: (0..workers * workers).map(|_| Lane::default()).collect(),
+            lanes: (0..workers * workers)
+                .map(|at| lane(at / workers))
+                .collect(),
             messages_max,
             due: vec![usize::MAX; workers],
             watch: None,
+            as_bytes: AsBytes::default(),
         }
+    }
+
+    /// How many messages have travelled as bytes.
+    pub(crate) fn as_bytes(&self) -> AsBytes {
+        self.as_bytes
+    }
+
+    /// As many more have, in a process before.
+    pub(crate) fn add_as_bytes(&mut self, more: AsBytes) {
+        self.as_bytes += more;
     }
 
     fn at(&mut self, from: usize, to: usize) -> &mut Lane {
@@ -54,7 +109,11 @@ impl Lanes {
         }
         let lane = self.at(from, to);
         lane.unfinished += u32::from(message.is_data());
-        lane.messages.push_back(message);
+        let carried = match &mut lane.link {
+            Some(link) => link.send(message, from, to),
+            None => Carried::Value(message),
+        };
+        lane.messages.push_back(carried);
     }
 
     /// `to` has finished so much data of `from`. Whether it had got as much.
@@ -88,7 +147,16 @@ impl Lanes {
             if self.due[to] != usize::MAX {
                 self.due[to] -= count;
             }
-            let messages: Vec<_> = self.at(from, to).messages.drain(..count).collect();
+            let mut as_bytes = AsBytes::default();
+            let lane = self.at(from, to);
+            let messages = lane.messages.drain(..count);
+            let messages: Vec<_> = messages
+                .map(|carried| match carried {
+                    Carried::Value(message) => message,
+                    Carried::Bytes(bytes) => receive(lane.link.as_mut(), &bytes, &mut as_bytes),
+                })
+                .collect();
+            self.as_bytes += as_bytes;
             if let Some(watch) = &mut self.watch {
                 messages.iter().for_each(|message| watch.taken(to, message));
             }
@@ -119,4 +187,50 @@ impl Lanes {
         let mut all = self.lanes.iter();
         all.all(|lane| lane.messages.is_empty() && lane.unfinished == 0)
     }
+}
+
+impl Link {
+    fn from(source: NodeId) -> Self {
+        Self {
+            numbers: Numbers::new(source),
+            followed: Followed::default(),
+        }
+    }
+
+    /// Encodes what is also a message between nodes.
+    fn send(&mut self, message: Message, from: usize, to: usize) -> Carried {
+        let (from, to) = (WorkerId(from as u16), WorkerId(to as u16));
+        match message.into_node_message(from, to) {
+            Err(message) => Carried::Value(message),
+            Ok(message) => {
+                let envelope = self.numbers.envelope(message, 0);
+                let bytes = envelope.encode().expect("a message that can be encoded");
+                Carried::Bytes(bytes)
+            }
+        }
+    }
+}
+
+/// Decodes a message that has arrived by a link, and holds its number against those before.
+fn receive(link: Option<&mut Link>, bytes: &[u8], as_bytes: &mut AsBytes) -> Message {
+    let Envelope {
+        source,
+        sequence,
+        message,
+        ..
+    } = Envelope::decode(bytes).expect("a message that can be decoded");
+    if let Some(link) = link {
+        let arrival = link
+            .followed
+            .arrived(source, sequence, message.is_numbered());
+        let is_expected = matches!(arrival, Arrival::InOrder | Arrival::First);
+        assert!(is_expected, "{arrival:?} at {sequence}");
+    }
+    let message = WorkerMessage::from_node_message(message).expect("a message for a worker");
+    *match &message {
+        WorkerMessage::Relay(_) => &mut as_bytes.relays,
+        WorkerMessage::Hub(veche_hub::Mail::InstructAll { .. }) => &mut as_bytes.instructions,
+        _ => &mut as_bytes.questions,
+    } += 1;
+    message
 }

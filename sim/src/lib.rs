@@ -63,5 +63,6 @@ mod world;
 pub use apps::{BackEndApp, Wanted};
 pub use compare::{Difference, compare};
 pub use failure::Failure;
-pub use report::{ACTIONS, Report, World, explore, replay};
+pub use lanes::AsBytes;
+pub use report::{ACTIONS, Report, World, explore, explore_as_bytes, replay};
 pub use seen::Seen;

@@ -71,7 +71,7 @@ impl Process {
                 .into_iter()
                 .map(Driven::new)
                 .collect(),
-            lanes: Lanes::new(count, setup.messages_max),
+            lanes: Lanes::new(count, setup.messages_max, setup.as_bytes),
         })
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::Failure;
 use crate::action::{Action, actions};
+use crate::lanes::AsBytes;
 use crate::run::{Broken, run};
 use crate::seen::Seen;
 use crate::setup::Setup;
@@ -20,6 +21,8 @@ pub struct World {
     pub hash: u64,
     /// What happened.
     pub seen: Seen,
+    /// Messages that have travelled as bytes.
+    pub as_bytes: AsBytes,
 }
 
 /// A world that broke a promise. Its text has everything that somebody needs who looks for the reason.
@@ -44,6 +47,20 @@ pub struct Report {
 /// The world has broken a promise.
 pub fn explore(seed: u64) -> Result<World, Box<Report>> {
     let setup = Setup::new(seed);
+    let all = actions(&setup, ACTIONS);
+    run(&setup, &all).map_err(|broken| report(setup, &all, broken))
+}
+
+/// Runs the world of a seed, in which what workers send each other travels as bytes, where it is also a message between
+/// nodes.
+///
+/// # Errors
+/// As [`explore`].
+pub fn explore_as_bytes(seed: u64) -> Result<World, Box<Report>> {
+    let setup = Setup {
+        as_bytes: true,
+        ..Setup::new(seed)
+    };
     let all = actions(&setup, ACTIONS);
     run(&setup, &all).map_err(|broken| report(setup, &all, broken))
 }

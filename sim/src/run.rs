@@ -50,6 +50,7 @@ pub(crate) fn run_on(
         Ok(report::World {
             hash: world.ledger.trace.hash(),
             seen: world.ledger.seen,
+            as_bytes: world.process.lanes.as_bytes(),
         })
     };
     let ended = match caught(world) {

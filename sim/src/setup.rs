@@ -48,6 +48,8 @@ pub(crate) struct Setup {
     pub(crate) decides: u64,
     /// Two bits for each client: what carries what it hears.
     pub(crate) carriers: u64,
+    /// Messages that are also messages between nodes travel as bytes.
+    pub(crate) as_bytes: bool,
     pub(crate) weights: Weights,
 }
 
@@ -143,6 +145,7 @@ impl Setup {
             deltas: random.u64(..),
             decides: random.u64(..),
             carriers: random.u64(..),
+            as_bytes: false,
             weights: Weights {
                 round: if is_hasty { 2 } else { random.u32(5..60) },
                 turn: random.u32(5..60),

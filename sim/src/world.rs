@@ -566,7 +566,9 @@ impl World {
         };
         let (setup, now, disk) = (&self.setup, self.now(), self.disk.as_mut());
         let count = random.u16(count);
+        let as_bytes = self.process.lanes.as_bytes();
         self.process = Process::begin(self.begin, setup, count, random.u64(..), now, disk)?;
+        self.process.lanes.add_as_bytes(as_bytes);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Worlds by the hundred. `VECHE_SIM_STEPS` says how many steps, `VECHE_SIM_FROM` the first seed, `VECHE_SIM_SEED` one
 //! world alone, and with it `VECHE_SIM_ONLY` those of its actions that are done.
 
-use veche_sim::{ACTIONS, Seen, explore, replay};
+use veche_sim::{ACTIONS, AsBytes, Seen, explore, explore_as_bytes, replay};
 
 const STEPS: u64 = 100_000;
 
@@ -58,6 +58,27 @@ fn a_seed_makes_one_world() {
     hashes.sort_unstable();
     hashes.dedup();
     assert_eq!(hashes.len(), 8, "two seeds make one world");
+}
+
+/// Worlds whose messages travel as values and as bytes.
+const CARRIED_WORLDS: u64 = 60;
+
+#[test]
+fn a_world_is_the_same_when_messages_travel_as_bytes() {
+    let mut as_bytes = AsBytes::default();
+    for seed in 1..=CARRIED_WORLDS {
+        let world = explore_as_bytes(seed).unwrap_or_else(|report| panic!("{report}"));
+        assert_eq!(world.hash, hash(seed), "seed {seed}");
+        as_bytes += world.as_bytes;
+    }
+    println!("{as_bytes:?}");
+    let AsBytes {
+        instructions,
+        relays,
+        questions,
+    } = as_bytes;
+    let fewest = instructions.min(relays).min(questions);
+    assert!(fewest >= CARRIED_WORLDS / 3, "{as_bytes:?}");
 }
 
 /// A world that was reported, or a part of it.

@@ -1,8 +1,11 @@
 //! Users and tokens that are not let in, by the word of the back end.
 
+use serde::{Deserialize, Serialize};
+
 /// What the back end says of users and tokens. Each holds until it is taken back, or until its time, in seconds since
 /// 1970.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Block {
     /// The user is not let in.
     User {
@@ -12,6 +15,7 @@ pub enum Block {
         until_s: Option<u64>,
     },
     /// He is let in again.
+    #[serde(rename = "user_allowed")]
     UserNoMore {
         /// Whom.
         user: String,
@@ -35,7 +39,8 @@ pub enum Block {
 }
 
 /// Why a block is not taken, or not for good.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
 pub enum NotBlocked {
     /// There are as many as there may be.
     #[error("too many users and tokens are blocked")]

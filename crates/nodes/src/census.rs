@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::Caller;
+use serde::{Deserialize, Serialize};
+
+use crate::{Caller, wire};
 
 /// Who hears a channel, which may be a user's own. Every worker says it of its connections.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Census {
     /// Which channel.
+    #[serde(with = "wire::text")]
     pub channel: Arc<str>,
     /// Only clients that call themselves so.
     pub name: Option<Box<str>>,

@@ -4,11 +4,15 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+use crate::wire;
+
 /// The most connections that are listed at once.
 pub const CONNECTED_MAX: usize = 1000;
 
 /// A connection, as a back end is told of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connected {
     /// Its id: its protocol's own, or one that tells it apart from others here.
     pub client: Box<str>,
@@ -29,11 +33,12 @@ pub struct Connected {
     /// See [`name`](Self::name).
     pub version: Box<str>,
     /// What it is subscribed to.
+    #[serde(with = "wire::texts")]
     pub channels: Box<[Arc<str>]>,
 }
 
 /// Connections of several workers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connections {
     all: Vec<Connected>,
     is_too_long: bool,

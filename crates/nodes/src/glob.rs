@@ -3,12 +3,15 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+use serde::{Deserialize, Serialize};
+
 /// The longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
 
 /// A pattern of names: `*` is any text, `?` any character, `[a-cx]` one of these characters, `[!a-cx]` any other one,
 /// `{chat:*,news}` any of these patterns, and a `\` takes its meaning from what follows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Glob(Form);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +99,20 @@ impl Glob {
             Form::Wildcards(pattern) => fits(name, pattern),
             Form::Steps { steps, .. } => leads_through(steps, name),
         }
+    }
+}
+
+impl From<Glob> for String {
+    fn from(glob: Glob) -> Self {
+        glob.pattern().to_owned()
+    }
+}
+
+impl TryFrom<String> for Glob {
+    type Error = GlobError;
+
+    fn try_from(pattern: String) -> Result<Self, GlobError> {
+        Self::new(&pattern)
     }
 }
 

@@ -1,18 +1,36 @@
-//! Tickets: how requests are told apart, and where their answers go.
+//! Nodes; tickets: how requests are told apart; callers: where their answers go.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 use veche_types::{ConnectionId, WorkerId};
+
+use crate::wire;
+
+/// A node, by a number that its process chooses at random when it starts: a node that is started again is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
 
 /// Names a request of a session; the hub gives it back with the answer and does not
 /// look at it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ticket(pub u32);
 
-/// A back end's call that waits until an instruction is carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A request that waits for an answer: of a back end's call, or of another session. Its worker, session and ticket are
+/// those of the node that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
     /// The worker of its connection.
+    #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
     /// Its connection.
+    #[serde(with = "wire::WireConnection")]
     pub session: ConnectionId,
     /// Which of its calls.
     pub ticket: Ticket,

@@ -2,29 +2,36 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use veche_types::{Payload, Since};
 
+use crate::wire;
+
 /// See the module's text. Carried out by the sessions, each as its protocol has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instruction {
     /// Only the connection of this id.
     pub client: Option<Box<str>>,
     /// Only the connection whose connect reply had this session id: one without a WebSocket.
     pub session: Option<Box<str>>,
     /// Not those of these ids.
+    #[serde(default)]
     pub except: Box<[Box<str>]>,
     /// What is to be done.
+    #[serde(rename = "action")]
     pub deed: Deed,
 }
 
 /// What is to be done to a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Deed {
     /// It is closed.
     Disconnect {
         /// With this code.
         code: u16,
         /// For people.
+        #[serde(with = "wire::text")]
         reason: Arc<str>,
     },
     /// It is subscribed to a channel.
@@ -32,6 +39,7 @@ pub enum Deed {
     /// It is subscribed to this channel no more.
     Unsubscribe {
         /// Which.
+        #[serde(with = "wire::text")]
         channel: Arc<str>,
     },
     /// It may stay longer, or ends.
@@ -41,26 +49,32 @@ pub enum Deed {
         /// Until when it may stay, in seconds since 1970; `None` for as long as it likes.
         expires_at_s: Option<u64>,
         /// What others are to know of the connection from now on, if that changes.
+        #[serde(default, with = "wire::payload")]
         info: Option<Payload>,
     },
 }
 
 /// How a back end subscribes a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscribe {
     /// To which channel.
+    #[serde(with = "wire::text")]
     pub channel: Arc<str>,
     /// Up to where the client knows it.
+    #[serde(default, with = "wire::since")]
     pub since: Option<Since>,
     /// What others are to know of the subscription.
+    #[serde(default, with = "wire::payload")]
     pub chan_info: Option<Payload>,
     /// For the client itself.
+    #[serde(default, with = "wire::payload")]
     pub data: Option<Payload>,
     /// Until when it lasts, in seconds since 1970; `None` for as long as the connection.
     pub expires_at_s: Option<u64>,
     /// Neither presence nor joins and leaves show it.
     pub is_hidden: bool,
     /// Whether the client gets joins and leaves without asking; `None`: as the namespace says.
+    #[serde(rename = "push_join_leave")]
     pub is_told: Option<bool>,
 }
 

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+use crate::wire;
+
 /// The most channels that are listed at once.
 pub const LISTED_MAX: usize = 10_000;
 
 /// Channels with subscribers, and how many each has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
+    #[serde(with = "wire::channels")]
     channels: Vec<(Arc<str>, u32)>,
     is_too_long: bool,
 }

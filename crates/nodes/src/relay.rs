@@ -2,19 +2,25 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 use veche_types::{ConnectionId, WorkerId};
+
+use crate::wire;
 
 /// Random bytes that only the client of a response was told.
 const SECRET_BYTES: usize = 16;
 
 /// Where a response is, and what shows that one may speak for its client.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     /// Whose worker.
+    #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
     /// Which connection.
+    #[serde(with = "wire::WireConnection")]
     pub session: ConnectionId,
+    #[serde(with = "wire::raw")]
     secret: [u8; SECRET_BYTES],
 }
 
@@ -73,11 +79,12 @@ impl std::fmt::Debug for Address {
 }
 
 /// Commands of a client, on their way to its response.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relay {
     /// To which.
     pub to: Address,
     /// As they came.
+    #[serde(with = "wire::raw")]
     pub commands: Box<[u8]>,
 }
 

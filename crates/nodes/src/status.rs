@@ -1,7 +1,9 @@
 //! Whether a user is there.
 
+use serde::{Deserialize, Serialize};
+
 /// Whether a user is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserStatus {
     /// His connections on all workers.
     pub connections: u32,

@@ -116,6 +116,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-hub",
             "veche-frontends",
             "veche-jwt",
+            "veche-nodes",
+            "veche-types",
             "veche-worker",
         ],
     ),

@@ -5,12 +5,16 @@
 //! mailboxes; the simulator, the front ends' tests and the fuzz targets drive it with bytes in memory. No socket, clock,
 //! thread or global randomness is reachable from here, and no step of a turn exists anywhere else.
 //!
+//! Messages between workers of one node are values. Those that mean the same on another node are listed by
+//! [`WorkerMessage::into_node_message`], and defined and serialised in `veche-nodes`.
+//!
 //! Start reading at [`Worker`].
 
 #![forbid(unsafe_code)]
 
 mod accepting;
 mod apps;
+mod between;
 mod drain;
 mod limits;
 mod message;

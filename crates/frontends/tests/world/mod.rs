@@ -28,6 +28,7 @@ use veche_frontends::hooks::Question;
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_frontends::{Block, Dial, End, Now, Parting, Shared, Stats};
 use veche_hub::{ChannelName, ConnectionId, WorkerId};
+use veche_nodes::{Envelope, NodeId, Numbers};
 use veche_worker::{
     Outgoing, Request, TransportCommand, TurnLimits, TurnState, WorkerMessage, Write,
 };
@@ -463,7 +464,7 @@ impl World {
         while let Some(Outgoing { to, message }) = self.workers[me].worker.poll_message() {
             let (messages, unfinished) = &mut self.lanes[me * workers + to];
             *unfinished += u32::from(message.is_data());
-            messages.push_back(message);
+            messages.push_back(carried(message, me, to));
             moved = true;
         }
         self.count_unfinished(me);
@@ -578,5 +579,23 @@ impl Tap for Vec<u8> {
         self.clear();
         self.extend_from_slice(bytes);
         self
+    }
+}
+
+/// Returns a message as it arrives: as bytes, where it is also a message between nodes.
+fn carried(
+    message: WorkerMessage<Infallible>,
+    from: usize,
+    to: usize,
+) -> WorkerMessage<Infallible> {
+    let (from, to) = (WorkerId(from as u16), WorkerId(to as u16));
+    match message.into_node_message(from, to) {
+        Err(message) => message,
+        Ok(message) => {
+            let bytes = Numbers::new(NodeId(1)).envelope(message, 0).encode();
+            let bytes = bytes.expect("a message that can be encoded");
+            let envelope = Envelope::decode(&bytes).expect("a message that can be decoded");
+            WorkerMessage::from_node_message(envelope.message).expect("a message for a worker")
+        }
     }
 }

@@ -1,0 +1,302 @@
+//! The serialised form: a header of fixed length, and the message in MessagePack behind it.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 0–3 | `vche` |
+//! | 4, 5 | [major and minor version](VERSION) |
+//! | 6, 7 | kind; the upper bit is set for numbered messages |
+//! | 8–15 | source node |
+//! | 16–23 | sequence number |
+//! | 24–27 | milliseconds within which an answer is of use, from arrival; 0 without limit |
+//! | 28– | the message: maps with the names of fields, bytes as they are |
+//!
+//! Numbers of the header are big-endian.
+//!
+//! # Versions
+//!
+//! Nodes of one major version understand each other. A minor version adds kinds, variants and fields, and changes none:
+//! a node ignores the fields that it does not know, and ignores and counts messages of kinds or with variants that it does
+//! not know. A field that narrows what a message does would be ignored by an older node, which then does too much: such a
+//! message is a kind or a variant of its own. A field that a message of an older node lacks has a default. The files in
+//! `tests/vectors` are never changed, only new ones are added.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{Message, NodeId};
+
+/// Major and minor version of what this program sends.
+pub const VERSION: (u8, u8) = (1, 0);
+
+/// The longest message, with its header. A longer one is not sent, and is ignored where it arrives.
+pub const MESSAGE_BYTES_MAX: usize = 8 << 20;
+
+const MAGIC: [u8; 4] = *b"vche";
+const HEADER_BYTES: usize = 28;
+
+/// The deepest nesting of a message, of fields that are ignored too.
+const DEPTH_MAX: usize = 32;
+
+/// The upper bit of the kind of a numbered message.
+const NUMBERED: u16 = 0x8000;
+
+const ANNOUNCE: u16 = 1;
+const LEAVE: u16 = 2;
+const CONNECTIONS: u16 = 3;
+const CHANNELS: u16 = 4;
+const USER_STATUS: u16 = 5;
+const ANSWER: u16 = 6;
+const RELAY: u16 = 7;
+const APP: u16 = 8;
+const INSTRUCT: u16 = NUMBERED | 1;
+const BLOCK: u16 = NUMBERED | 2;
+
+/// A message on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The node that sends it. Callers and places in the message are on that node, except the caller of an answer and the
+    /// place that an address or order names: those are on the receiving node.
+    pub source: NodeId,
+    /// See [`Numbers`](crate::Numbers).
+    pub sequence: u64,
+    /// Answers that leave the receiver later than this after the arrival of the question are of no use; 0 without limit.
+    pub within_ms: u32,
+    /// The message.
+    pub message: Message,
+}
+
+/// What precedes each message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The minor version of the sender.
+    pub minor: u8,
+    /// The kind of the message.
+    pub kind: u16,
+    /// See [`Envelope::source`].
+    pub source: NodeId,
+    /// See [`Envelope::sequence`].
+    pub sequence: u64,
+    /// See [`Envelope::within_ms`].
+    pub within_ms: u32,
+}
+
+/// Why a message is not encoded.
+#[derive(Debug, Error)]
+pub enum EncodeError {
+    /// It would be longer than [`MESSAGE_BYTES_MAX`].
+    #[error("a message between nodes has at most {MESSAGE_BYTES_MAX} bytes, this one has {0}")]
+    TooLarge(usize),
+    /// The codec has failed.
+    #[error("a message between nodes can't be encoded: {0}")]
+    Codec(#[from] rmp_serde::encode::Error),
+}
+
+/// Why bytes that have arrived are ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Ignored {
+    /// They are no message between nodes.
+    #[error("not a message between nodes")]
+    Foreign,
+    /// They are more than [`MESSAGE_BYTES_MAX`].
+    #[error("a message between nodes of more than {MESSAGE_BYTES_MAX} bytes")]
+    TooLarge,
+    /// Another major version.
+    #[error("a message between nodes of version {0}")]
+    OtherVersion(u8),
+    /// A kind or a variant that this version does not know.
+    #[error("a message between nodes of a kind that is not known: {}", .0.kind)]
+    Unknown(Header),
+    /// A known kind that can't be read.
+    #[error("a malformed message between nodes, of kind {}", .0.kind)]
+    Malformed(Header),
+}
+
+/// How many messages were ignored, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IgnoredCounts {
+    /// See [`Ignored::Foreign`].
+    pub foreign: u64,
+    /// See [`Ignored::TooLarge`].
+    pub too_large: u64,
+    /// See [`Ignored::OtherVersion`].
+    pub other_version: u64,
+    /// See [`Ignored::Unknown`].
+    pub unknown: u64,
+    /// See [`Ignored::Malformed`].
+    pub malformed: u64,
+}
+
+impl IgnoredCounts {
+    /// Counts one.
+    pub fn add(&mut self, ignored: Ignored) {
+        let count = match ignored {
+            Ignored::Foreign => &mut self.foreign,
+            Ignored::TooLarge => &mut self.too_large,
+            Ignored::OtherVersion(_) => &mut self.other_version,
+            Ignored::Unknown(_) => &mut self.unknown,
+            Ignored::Malformed(_) => &mut self.malformed,
+        };
+        *count += 1;
+    }
+}
+
+impl Ignored {
+    /// Returns the header, if there is one that can be read: its number counts also where its message is ignored.
+    #[must_use]
+    pub fn header(&self) -> Option<&Header> {
+        match self {
+            Self::Unknown(header) | Self::Malformed(header) => Some(header),
+            Self::Foreign | Self::TooLarge | Self::OtherVersion(_) => None,
+        }
+    }
+}
+
+impl Header {
+    /// Returns whether the message has a number of its own; also of kinds that are not known.
+    #[must_use]
+    pub fn is_numbered(&self) -> bool {
+        self.kind & NUMBERED != 0
+    }
+
+    /// Reads a header, and returns what follows it.
+    ///
+    /// # Errors
+    /// There is none of this major version.
+    pub fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Ignored> {
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(Ignored::TooLarge);
+        }
+        let (header, body) = split(bytes).ok_or(Ignored::Foreign)?;
+        let ([major, minor], header) = header;
+        if major != VERSION.0 {
+            return Err(Ignored::OtherVersion(major));
+        }
+        let (kind, source, sequence, within_ms) = header;
+        let header = Self {
+            minor,
+            kind: u16::from_be_bytes(kind),
+            source: NodeId(u64::from_be_bytes(source)),
+            sequence: u64::from_be_bytes(sequence),
+            within_ms: u32::from_be_bytes(within_ms),
+        };
+        Ok((header, body))
+    }
+}
+
+/// Kind, source, sequence number and time limit.
+type Fields = ([u8; 2], [u8; 8], [u8; 8], [u8; 4]);
+
+fn split(bytes: &[u8]) -> Option<(([u8; 2], Fields), &[u8])> {
+    let rest = bytes.strip_prefix(&MAGIC)?;
+    let (version, rest) = rest.split_first_chunk()?;
+    let (kind, rest) = rest.split_first_chunk()?;
+    let (source, rest) = rest.split_first_chunk()?;
+    let (sequence, rest) = rest.split_first_chunk()?;
+    let (within_ms, rest) = rest.split_first_chunk()?;
+    Some(((*version, (*kind, *source, *sequence, *within_ms)), rest))
+}
+
+impl Envelope {
+    /// Encodes it.
+    ///
+    /// # Errors
+    /// It is too large, as a long list of connections may be.
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + 100);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&[VERSION.0, VERSION.1]);
+        bytes.extend_from_slice(&self.message.kind().to_be_bytes());
+        bytes.extend_from_slice(&self.source.0.to_be_bytes());
+        bytes.extend_from_slice(&self.sequence.to_be_bytes());
+        bytes.extend_from_slice(&self.within_ms.to_be_bytes());
+        self.message.write(&mut bytes)?;
+        match bytes.len() {
+            0..=MESSAGE_BYTES_MAX => Ok(bytes),
+            length => Err(EncodeError::TooLarge(length)),
+        }
+    }
+
+    /// Decodes what another node has encoded, whatever it is.
+    ///
+    /// # Errors
+    /// It is ignored.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Ignored> {
+        let (header, body) = Header::read(bytes)?;
+        match Message::read(header.kind, body) {
+            Ok(Some(message)) => Ok(Self {
+                source: header.source,
+                sequence: header.sequence,
+                within_ms: header.within_ms,
+                message,
+            }),
+            // What a later version has added within a known kind can't be told from what is malformed.
+            Err(_) if header.minor <= VERSION.1 => Err(Ignored::Malformed(header)),
+            Ok(None) | Err(_) => Err(Ignored::Unknown(header)),
+        }
+    }
+}
+
+impl Message {
+    fn kind(&self) -> u16 {
+        match self {
+            Self::Announce(_) => ANNOUNCE,
+            Self::Leave => LEAVE,
+            Self::Instruct(_) => INSTRUCT,
+            Self::Block(_) => BLOCK,
+            Self::Connections(_) => CONNECTIONS,
+            Self::Channels(_) => CHANNELS,
+            Self::UserStatus(_) => USER_STATUS,
+            Self::Answer(_) => ANSWER,
+            Self::Relay(_) => RELAY,
+            Self::App(_) => APP,
+        }
+    }
+
+    fn write(&self, to: &mut Vec<u8>) -> Result<(), rmp_serde::encode::Error> {
+        let mut serializer = rmp_serde::Serializer::new(to).with_struct_map();
+        match self {
+            Self::Announce(announcement) => announcement.serialize(&mut serializer),
+            Self::Leave => Ok(()),
+            Self::Instruct(command) => command.serialize(&mut serializer),
+            Self::Block(command) => command.serialize(&mut serializer),
+            Self::Connections(census) => census.as_ref().serialize(&mut serializer),
+            Self::Channels(query) => query.serialize(&mut serializer),
+            Self::UserStatus(query) => query.serialize(&mut serializer),
+            Self::Answer(reply) => reply.serialize(&mut serializer),
+            Self::Relay(relay) => relay.serialize(&mut serializer),
+            Self::App(message) => message.serialize(&mut serializer),
+        }
+    }
+
+    /// `None`: a kind that is not known.
+    fn read(kind: u16, body: &[u8]) -> Result<Option<Self>, rmp_serde::decode::Error> {
+        Ok(Some(match kind {
+            ANNOUNCE => Self::Announce(whole(body)?),
+            LEAVE => Self::Leave,
+            INSTRUCT => Self::Instruct(whole(body)?),
+            BLOCK => Self::Block(whole(body)?),
+            CONNECTIONS => Self::Connections(Arc::new(whole(body)?)),
+            CHANNELS => Self::Channels(whole(body)?),
+            USER_STATUS => Self::UserStatus(whole(body)?),
+            ANSWER => Self::Answer(whole(body)?),
+            RELAY => Self::Relay(whole(body)?),
+            APP => Self::App(whole(body)?),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// Reads all of the bytes as one value.
+fn whole<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, rmp_serde::decode::Error> {
+    let mut deserializer = rmp_serde::Deserializer::new(bytes);
+    deserializer.set_max_depth(DEPTH_MAX);
+    let value = T::deserialize(&mut deserializer)?;
+    match deserializer.get_ref() {
+        [] => Ok(value),
+        _ => Err(rmp_serde::decode::Error::Syntax(
+            "bytes behind it".to_owned(),
+        )),
+    }
+}

@@ -1,0 +1,216 @@
+//! The messages themselves.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use veche_types::{ConnectionId, MessageKind, WorkerId};
+
+use crate::wire;
+use crate::{
+    Block, Caller, Census, Connections, Glob, Instruction, Listing, NotBlocked, Relay, UserStatus,
+};
+
+/// A message between nodes; the [crate](crate)'s text says what each promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The node is there.
+    Announce(Box<Announcement>),
+    /// The node has ended, and has no connections any more.
+    Leave,
+    /// Do this to the connections of a user.
+    Instruct(UserCommand),
+    /// Keep a user or a token out, or let a user in again.
+    Block(BlockCommand),
+    /// List connections.
+    Connections(Arc<Census>),
+    /// List channels.
+    Channels(ChannelsQuery),
+    /// Tell whether a user is there.
+    UserStatus(UserStatusQuery),
+    /// The answer to one of the above.
+    Answer(Reply),
+    /// Commands of a client whose response is on the node.
+    Relay(Relay),
+    /// For the same application on the node.
+    App(AppMessage),
+}
+
+/// What a node tells of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announcement {
+    /// The name that its configuration gives it.
+    pub name: Box<str>,
+    /// The version of the program.
+    pub version: Box<str>,
+    /// A hash of the settings on which nodes have to agree.
+    pub settings: u64,
+    /// Since its start, in seconds.
+    pub uptime_s: u64,
+    /// Its sessions.
+    pub clients: u64,
+    /// Users among them; a user with connections to two nodes is counted by both.
+    pub users: u64,
+    /// Channels with subscribers on the node.
+    pub channels: u64,
+    /// Subscriptions of its sessions.
+    pub subscriptions: u64,
+    /// It takes no new connections and ends soon.
+    pub is_draining: bool,
+}
+
+/// See [`Message::Instruct`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserCommand {
+    /// The user.
+    #[serde(with = "wire::text")]
+    pub user: Arc<str>,
+    /// What is to be done, and to which of the user's connections.
+    #[serde(with = "wire::shared")]
+    pub instruction: Arc<Instruction>,
+    /// Gets [`Answer::Instructed`].
+    pub caller: Option<Caller>,
+}
+
+/// See [`Message::Block`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockCommand {
+    /// The command itself.
+    pub block: Block,
+    /// Gets [`Answer::Blocked`].
+    pub caller: Option<Caller>,
+}
+
+/// See [`Message::Channels`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelsQuery {
+    /// Which names.
+    #[serde(with = "wire::shared")]
+    pub pattern: Arc<Glob>,
+    /// Gets [`Answer::Channels`].
+    pub caller: Caller,
+}
+
+/// See [`Message::UserStatus`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserStatusQuery {
+    /// The user.
+    #[serde(with = "wire::text")]
+    pub user: Arc<str>,
+    /// Gets [`Answer::UserStatus`].
+    pub caller: Caller,
+}
+
+/// See [`Message::Answer`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The caller of the message that is answered.
+    pub caller: Caller,
+    /// The answer of one node, for its own connections.
+    pub answer: Answer,
+}
+
+/// What a node answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// All connections of the user on the node have carried the instruction out, and their channels know.
+    Instructed {
+        /// The connections.
+        connections: u32,
+    },
+    /// The block is in force on the node.
+    Blocked(Result<(), NotBlocked>),
+    /// The connections of the node.
+    Connections(Connections),
+    /// The channels with subscribers on the node, and the number of these.
+    Channels(Listing),
+    /// The user's connections to the node, and when the last one ended.
+    UserStatus(UserStatus),
+}
+
+/// See [`Message::App`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppMessage {
+    /// The name of the application.
+    #[serde(with = "wire::text")]
+    pub app: Arc<str>,
+    /// In this order.
+    pub orders: Vec<AppOrder>,
+}
+
+/// The place of a connection on its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// Its worker.
+    #[serde(with = "wire::WireWorker")]
+    pub worker: WorkerId,
+    /// Its id there.
+    #[serde(with = "wire::WireConnection")]
+    pub session: ConnectionId,
+}
+
+/// What an application has done with connections elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AppOrder {
+    /// Send a message.
+    Send {
+        /// The connection.
+        to: Place,
+        /// The kind of the message.
+        #[serde(with = "wire::WireMessageKind")]
+        kind: MessageKind,
+        /// Its bytes.
+        #[serde(with = "wire::raw")]
+        data: Vec<u8>,
+    },
+    /// Close a connection.
+    Close {
+        /// The connection.
+        to: Place,
+        /// The close code.
+        code: u16,
+        /// The reason.
+        reason: String,
+    },
+    /// Find connections of a user that the application has.
+    Find {
+        /// The user.
+        user: String,
+        /// The most that are wanted.
+        limit: u32,
+        /// Gets [`Found`](Self::Found).
+        caller: AppCaller,
+    },
+    /// The answer to [`Find`](Self::Find).
+    Found {
+        /// Asked for them.
+        caller: AppCaller,
+        /// Connections of the node that answers.
+        places: Vec<Place>,
+    },
+}
+
+/// A call of an application's script that waits for answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AppCaller {
+    /// The worker on the node that asked.
+    #[serde(with = "wire::WireWorker")]
+    pub worker: WorkerId,
+    /// The call on that worker.
+    pub token: u64,
+}
+
+impl Message {
+    /// Returns whether the message has a number of its own, so that each node notices its loss.
+    #[must_use]
+    pub fn is_numbered(&self) -> bool {
+        matches!(self, Self::Instruct(_) | Self::Block(_))
+    }
+
+    /// Returns whether the message uses a credit until its receiver has finished it.
+    #[must_use]
+    pub fn is_data(&self) -> bool {
+        matches!(self, Self::Relay(_) | Self::App(_))
+    }
+}

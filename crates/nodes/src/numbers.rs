@@ -1,0 +1,126 @@
+//! The numbers by which a node notices that it has missed a command of another one.
+
+use std::collections::HashMap;
+
+use crate::{Envelope, Message, NodeId};
+
+/// The most nodes whose numbers are followed.
+const NODES_MAX: usize = 1024;
+
+/// Gives the messages of a node their numbers: a numbered message has the next one, from 1 on, and any other message the
+/// number of the last numbered one before it. So whatever arrives shows that a command is missing, also the latest.
+#[derive(Debug)]
+pub struct Numbers {
+    source: NodeId,
+    last: u64,
+}
+
+/// Follows the numbers of other nodes.
+#[derive(Debug, Default)]
+pub struct Followed {
+    last: HashMap<NodeId, u64>,
+}
+
+/// What the number of a message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Nothing is missing before it.
+    InOrder,
+    /// The source was not known. It is followed from here on; commands before this number were not seen.
+    First,
+    /// A numbered message that was there already, to be ignored.
+    Repeated,
+    /// Commands behind this number, up to that of the message, are missing. Everything up to there counts as seen now.
+    Gap {
+        /// The last one that was seen.
+        after: u64,
+    },
+}
+
+impl Numbers {
+    /// Returns the numbers of a node that has sent nothing yet.
+    #[must_use]
+    pub fn new(source: NodeId) -> Self {
+        Self { source, last: 0 }
+    }
+
+    /// Puts a message into its envelope.
+    pub fn envelope(&mut self, message: Message, within_ms: u32) -> Envelope {
+        self.last += u64::from(message.is_numbered());
+        Envelope {
+            source: self.source,
+            sequence: self.last,
+            within_ms,
+            message,
+        }
+    }
+}
+
+impl Followed {
+    /// Looks at the number of a message that has arrived, whether it was read or ignored.
+    pub fn arrived(&mut self, source: NodeId, sequence: u64, is_numbered: bool) -> Arrival {
+        let Some(last) = self.last.get_mut(&source) else {
+            if self.last.len() < NODES_MAX {
+                self.last.insert(source, sequence);
+            }
+            return Arrival::First;
+        };
+        let after = *last;
+        let expected = after.saturating_add(u64::from(is_numbered));
+        *last = after.max(sequence);
+        if sequence > expected {
+            Arrival::Gap { after }
+        } else if is_numbered && sequence < expected {
+            Arrival::Repeated
+        } else {
+            Arrival::InOrder
+        }
+    }
+
+    /// Forgets a node that has ended.
+    pub fn forget(&mut self, source: NodeId) {
+        self.last.remove(&source);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: NodeId = NodeId(7);
+
+    #[test]
+    fn what_is_missing_is_noticed_by_whatever_arrives_next() {
+        let mut followed = Followed::default();
+        for (sequence, is_numbered, expected) in [
+            (3, false, Arrival::First),
+            (3, false, Arrival::InOrder),
+            (4, true, Arrival::InOrder),
+            (4, true, Arrival::Repeated),
+            (2, true, Arrival::Repeated),
+            // Sent before the last command, by another way.
+            (3, false, Arrival::InOrder),
+            (4, false, Arrival::InOrder),
+            (6, true, Arrival::Gap { after: 4 }),
+            (6, true, Arrival::Repeated),
+            (7, false, Arrival::Gap { after: 6 }),
+            (8, true, Arrival::InOrder),
+            (u64::MAX, true, Arrival::Gap { after: 8 }),
+            (u64::MAX, false, Arrival::InOrder),
+        ] {
+            let arrival = followed.arrived(SOURCE, sequence, is_numbered);
+            assert_eq!(arrival, expected, "{sequence} {is_numbered}");
+        }
+        followed.forget(SOURCE);
+        assert_eq!(followed.arrived(SOURCE, 1, true), Arrival::First);
+    }
+
+    #[test]
+    fn made_up_nodes_take_no_memory_for_ever() {
+        let mut followed = Followed::default();
+        for node in 0..2 * NODES_MAX as u64 {
+            assert_eq!(followed.arrived(NodeId(node), 1, true), Arrival::First);
+        }
+        assert_eq!(followed.last.len(), NODES_MAX);
+    }
+}

@@ -1,0 +1,201 @@
+//! The clauses of the carriers' contract, on a carrier of values within a process and on one of bytes over a Unix socket.
+
+#[path = "../samples/mod.rs"]
+mod samples;
+
+mod lane;
+mod socket;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use veche_nodes::{Arrival, Carrier, Envelope, Followed, Full, Message, NodeId, Numbers};
+
+/// The two nodes.
+const A: NodeId = NodeId(1);
+const B: NodeId = NodeId(2);
+
+/// Data that may be unfinished in each direction.
+const CREDITS: u32 = 8;
+
+/// Messages of each node in a test.
+const MESSAGES: usize = 4_000;
+
+/// A carrier has to be done by then.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A kind of carrier between two nodes.
+trait Pair: Carrier + Send + Sized + 'static {
+    /// Both ends, of node `A` and of node `B`.
+    fn pair() -> (Self, Self);
+
+    /// Breaks the link and makes a new one: what is under way is lost, with its credits.
+    fn cut(one: &mut Self, other: &mut Self);
+}
+
+/// The messages of a node, in order: of all kinds, more often of those that need credits.
+fn messages() -> impl Iterator<Item = Message> {
+    let samples = samples::all()
+        .into_iter()
+        .map(|(_, envelope)| envelope.message);
+    let samples: Vec<Message> = samples.collect();
+    (0..MESSAGES).map(move |number| match number % 3 {
+        0 => samples::relay(&[number as u8; 300]),
+        _ => samples[(number * 7) % samples.len()].clone(),
+    })
+}
+
+/// Sends and receives all messages of both nodes, and checks what arrives. Finishes data only when `CREDITS` are used up,
+/// now and then, so that credits run out.
+fn exchange(mut carrier: impl Carrier, me: NodeId, other: NodeId) {
+    let (mut numbers, mut others) = (Numbers::new(me), Numbers::new(other));
+    let mut followed = Followed::default();
+    let mut outgoing = messages().map(|message| numbers.envelope(message, 0));
+    let mut expected = messages().map(|message| others.envelope(message, 0));
+    let mut next = outgoing.next();
+    let (mut received, mut unfinished) = (0, 0);
+    let begin = Instant::now();
+    while next.is_some() || received < MESSAGES {
+        assert!(begin.elapsed() < PATIENCE, "{received} have arrived");
+        if let Some(envelope) = next.take() {
+            next = match carrier.send(other, envelope) {
+                Ok(()) => outgoing.next(),
+                Err(Full(envelope)) => {
+                    assert!(envelope.message.is_data(), "{envelope:?}");
+                    Some(*envelope)
+                }
+            };
+        }
+        let Some(envelope) = carrier.receive() else {
+            // Nothing comes: perhaps since credits are used up.
+            (0..unfinished).for_each(|_| carrier.finished(other));
+            unfinished = 0;
+            thread::yield_now();
+            continue;
+        };
+        assert_eq!(
+            Some(&envelope),
+            expected.next().as_ref(),
+            "message {received}"
+        );
+        received += 1;
+        let is_numbered = envelope.message.is_numbered();
+        let arrival = followed.arrived(envelope.source, envelope.sequence, is_numbered);
+        let is_first = received == 1;
+        assert_eq!(
+            arrival,
+            if is_first {
+                Arrival::First
+            } else {
+                Arrival::InOrder
+            }
+        );
+        unfinished += u32::from(envelope.message.is_data());
+        assert!(unfinished <= CREDITS, "more data than credits");
+    }
+    (0..unfinished).for_each(|_| carrier.finished(other));
+    // What is finished last reaches the other one too.
+    let end = Instant::now() + Duration::from_millis(20);
+    while Instant::now() < end {
+        assert_eq!(carrier.receive(), None);
+        thread::yield_now();
+    }
+}
+
+fn order_once_and_credit<P: Pair>() {
+    let (a, b) = P::pair();
+    let a = thread::spawn(move || exchange(a, A, B));
+    let b = thread::spawn(move || exchange(b, B, A));
+    a.join().expect("the thread of A ends");
+    b.join().expect("the thread of B ends");
+}
+
+fn received(carrier: &mut impl Carrier) -> Envelope {
+    let begin = Instant::now();
+    loop {
+        match carrier.receive() {
+            Some(envelope) => return envelope,
+            None => assert!(begin.elapsed() < PATIENCE, "nothing arrives"),
+        }
+    }
+}
+
+fn credits_hold_back_data_alone<P: Pair>() {
+    let (mut a, mut b) = P::pair();
+    let mut numbers = Numbers::new(A);
+    let mut data = || numbers.envelope(samples::relay(b"x"), 0);
+    for _ in 0..CREDITS {
+        assert_eq!(a.send(B, data()), Ok(()));
+    }
+    let held = data();
+    assert_eq!(a.send(B, held.clone()), Err(Full(Box::new(held.clone()))));
+    let command = samples::instruct("ann", samples::disconnect(1));
+    let command = Numbers::new(A).envelope(command, 0);
+    assert_eq!(a.send(B, command.clone()), Ok(()));
+    for _ in 0..CREDITS {
+        assert!(received(&mut b).message.is_data());
+    }
+    assert_eq!(received(&mut b), command);
+    assert_eq!(a.send(B, held.clone()), Err(Full(Box::new(held.clone()))));
+    b.finished(A);
+    // The credit is on its way until then.
+    let begin = Instant::now();
+    while a.send(B, held.clone()).is_err() {
+        assert_eq!(a.receive(), None);
+        assert!(begin.elapsed() < PATIENCE, "no credit returns");
+    }
+    assert!(a.send(B, held.clone()).is_err(), "one credit, one message");
+    assert_eq!(received(&mut b), held);
+}
+
+fn a_gap_shows_by_the_next_message<P: Pair>() {
+    let (mut a, mut b) = P::pair();
+    let mut numbers = Numbers::new(A);
+    let mut followed = Followed::default();
+    let mut see = |envelope: &Envelope| {
+        followed.arrived(A, envelope.sequence, envelope.message.is_numbered())
+    };
+    let command = || samples::instruct("ann", samples::disconnect(1));
+    assert_eq!(a.send(B, numbers.envelope(command(), 0)), Ok(()));
+    assert_eq!(see(&received(&mut b)), Arrival::First);
+    assert_eq!(a.send(B, numbers.envelope(command(), 0)), Ok(()));
+    for _ in 0..CREDITS {
+        assert_eq!(a.send(B, numbers.envelope(samples::relay(b"x"), 0)), Ok(()));
+    }
+    P::cut(&mut a, &mut b);
+    // The first to arrive is no command, and needs one of the credits that the cut gave back.
+    assert_eq!(a.send(B, numbers.envelope(samples::relay(b"y"), 0)), Ok(()));
+    assert_eq!(see(&received(&mut b)), Arrival::Gap { after: 1 });
+    assert_eq!(a.send(B, numbers.envelope(command(), 0)), Ok(()));
+    assert_eq!(see(&received(&mut b)), Arrival::InOrder);
+}
+
+#[test]
+fn lane_order_once_and_credit() {
+    order_once_and_credit::<lane::Lane>();
+}
+
+#[test]
+fn socket_order_once_and_credit() {
+    order_once_and_credit::<socket::Socket>();
+}
+
+#[test]
+fn lane_credit() {
+    credits_hold_back_data_alone::<lane::Lane>();
+}
+
+#[test]
+fn socket_credit() {
+    credits_hold_back_data_alone::<socket::Socket>();
+}
+
+#[test]
+fn lane_gap() {
+    a_gap_shows_by_the_next_message::<lane::Lane>();
+}
+
+#[test]
+fn socket_gap() {
+    a_gap_shows_by_the_next_message::<socket::Socket>();
+}

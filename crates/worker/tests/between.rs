@@ -1,0 +1,86 @@
+//! Messages between nodes as messages to workers, and back.
+
+#[path = "../../nodes/tests/samples/mod.rs"]
+mod samples;
+
+use veche_hub::{Mail, Question, Ticket};
+use veche_nodes::Message;
+use veche_types::{ConnectionId, WorkerId};
+use veche_worker::WorkerMessage;
+
+/// The worker of all callers.
+const WORKER: WorkerId = WorkerId(3);
+const OTHER: WorkerId = WorkerId(4);
+
+/// Messages for the process rather than for a worker, by the beginnings of their names.
+const FOR_THE_PROCESS: [&str; 7] = [
+    "announce",
+    "leave",
+    "block",
+    "app",
+    "answer, instructed",
+    "answer, blocked",
+    "answer, too many blocked",
+];
+
+#[test]
+fn a_message_for_a_worker_comes_back_as_it_was() {
+    for (name, envelope) in samples::all() {
+        let message = envelope.message;
+        let is_for_process = FOR_THE_PROCESS.iter().any(|begin| name.starts_with(begin))
+            || name == "answer, block not written";
+        match WorkerMessage::<()>::from_node_message(message.clone()) {
+            Err(same) => {
+                assert!(is_for_process, "{name}");
+                assert_eq!(same, message, "{name}");
+            }
+            Ok(between_workers) => {
+                assert!(!is_for_process, "{name}");
+                assert_eq!(between_workers.is_data(), message.is_data(), "{name}");
+                // A question comes from its caller, an answer goes there.
+                let (from, to) = match message {
+                    Message::Answer(_) => (OTHER, WORKER),
+                    _ => (WORKER, OTHER),
+                };
+                let back = between_workers.into_node_message(from, to);
+                assert_eq!(back.ok(), Some(message), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_belongs_to_the_order_of_a_channel_stays_on_its_node() {
+    let session = ConnectionId {
+        index: 0,
+        generation: 0,
+    };
+    let ticket = Ticket(1);
+    let ask = |channel: &str, question| Mail::Ask {
+        channel: channel.into(),
+        question,
+        session,
+        ticket,
+    };
+    for mail in [
+        ask("#ann", Question::Presence),
+        ask("news", Question::UserStatus),
+        Mail::Lost {
+            channel: "news".into(),
+        },
+        Mail::LogFull { is_full: true },
+        Mail::Unsubscribe {
+            channel: "news".into(),
+            client: None,
+        },
+    ] {
+        let words = format!("{mail:?}");
+        let message = WorkerMessage::<()>::Hub(mail);
+        match message.into_node_message(WORKER, WORKER) {
+            Err(WorkerMessage::Hub(same)) => assert_eq!(format!("{same:?}"), words),
+            other => panic!("{other:?}"),
+        }
+    }
+    let app = WorkerMessage::App(7_u32).into_node_message(WORKER, WORKER);
+    assert!(matches!(app, Err(WorkerMessage::App(7))));
+}
