@@ -7,6 +7,7 @@
 //! A stage that can't go on (its client does not read, a home worker has not answered, the hub takes no further
 //! publication) says so; the connection keeps the input, the transport is paused, and [`Connection::resume`] goes on.
 
+mod deadline;
 mod described;
 mod ending;
 
@@ -683,37 +684,6 @@ impl Connection {
         };
         self.blocked = Some(Block::Turn);
         shared.waiting_for_turn.push(served_ms, id);
-    }
-
-    /// Ends a response that is complete, and sets when the next look is due.
-    fn settle_deadline(&mut self, id: ConnectionId, shared: &mut Shared) {
-        if let Stage::Socket(socket) = &self.stage
-            && socket.is_closing()
-            && socket.is_response()
-        {
-            // Its last chunk needs no answer.
-            self.end(id, shared);
-        }
-        self.deadline_ms = match &self.stage {
-            // While input waits nothing can be heard of the peer; whether it reads is `write_timeout`'s matter.
-            Stage::Http(_) if self.blocked == Some(Block::Output) => u64::MAX,
-            Stage::Socket(socket) if self.blocked == Some(Block::Pace) && !socket.is_closing() => {
-                socket.paced_deadline_ms(shared)
-            }
-            Stage::Socket(socket)
-                if self.blocked == Some(Block::Verdict) && !socket.is_closing() =>
-            {
-                socket.judged_deadline_ms(shared)
-            }
-            Stage::Socket(socket) if self.blocked.is_some() && !socket.is_closing() => {
-                socket.blocked_deadline_ms(shared)
-            }
-            Stage::Http(http) => http.deadline_ms(shared),
-            Stage::Dialing(dialing) => dialing.deadline_ms(),
-            Stage::Socket(socket) => socket.deadline_ms(id, shared),
-            Stage::Lines(_) => u64::MAX,
-            Stage::Ending => self.deadline_ms,
-        };
     }
 }
 

@@ -6,9 +6,9 @@
 mod exchange;
 mod list;
 mod names;
+mod reported;
 
 use std::collections::VecDeque;
-use std::slice;
 use std::sync::Arc;
 
 use veche_hub::{
@@ -23,13 +23,14 @@ use crate::backend::command::{
 };
 use crate::context::blocks::{Block, NotBlocked};
 use crate::context::census::Census;
-use crate::context::note::{Decision, NoteLevel};
+use crate::context::note::NoteLevel;
 use crate::context::publishing::{Busy, Publisher};
 use crate::context::shared::Shared;
 pub(crate) use exchange::Exchange;
 pub use exchange::Shape;
 use exchange::{Content, UNCOUNTED};
 use names::{known, named, personal};
+use reported::report_publish;
 
 /// Most questions of one back end that may wait for their answers; its input waits then.
 pub const EXCHANGES_MAX: usize = 1024;
@@ -95,36 +96,6 @@ fn has_memory(shared: &Shared) -> Result<(), Unwilling> {
     match shared.is_short_of_memory {
         true => Err(Unwilling::Busy(Busy::NoMemory)),
         false => Ok(()),
-    }
-}
-
-/// Reports a back end's publication to watchers.
-fn report_publish(target: &Target<'_>, shared: &Shared) {
-    if !shared.process.is_watched() {
-        return;
-    }
-    let (users, channels) = match target {
-        Target::User(user) => (slice::from_ref(user), &[][..]),
-        Target::Users(users) => (&users[..], &[][..]),
-        Target::Channel(channel) => (&[][..], slice::from_ref(channel)),
-        Target::Channels(channels) => (&[][..], &channels[..]),
-    };
-    let published = Decision {
-        what: "publish",
-        reason: "by a back end",
-        ..Decision::default()
-    };
-    for user in users {
-        shared.decided(&Decision {
-            user: &user.0,
-            ..published
-        });
-    }
-    for channel in channels {
-        shared.decided(&Decision {
-            channel: &channel.0,
-            ..published
-        });
     }
 }
 

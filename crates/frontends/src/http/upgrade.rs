@@ -452,7 +452,9 @@ impl<S: Opening> Registration<S> {
         // Meanwhile: the call that closed the user's connections did not find this one yet.
         let end = self.user.as_deref().and_then(|user| match user {
             user if shared.is_blocked(user) => Some(CloseCode::Blocked.parts()),
-            user if shared.is_ended_since(user, self.asked, "") => Some(CloseCode::Disconnected.parts()),
+            user if shared.is_ended_since(user, self.asked, "") => {
+                Some(CloseCode::Disconnected.parts())
+            }
             _ => None,
         });
         if let Some((code, reason)) = end {

@@ -181,7 +181,12 @@ impl<S: Session> Socket<S> {
     /// The same where the transport is gone; without effect after a Close.
     pub(super) fn vanished(&self, id: ConnectionId, shared: &Shared) {
         if self.phase == Phase::Open && shared.ports.outboxes.takes_publications(id) {
-            self.parted(id, CloseCode::Abnormal.code(), "the connection was cut", shared);
+            self.parted(
+                id,
+                CloseCode::Abnormal.code(),
+                "the connection was cut",
+                shared,
+            );
         }
     }
 }

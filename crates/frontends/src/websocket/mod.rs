@@ -251,7 +251,12 @@ impl<S: Session> Socket<S> {
                 Event::Close { code, reason } => {
                     let reason = reason.to_owned();
                     self.answer_close(id, code, &reason, shared);
-                    self.over(id, code.unwrap_or(CloseCode::NoCode.code()), &reason, shared);
+                    self.over(
+                        id,
+                        code.unwrap_or(CloseCode::NoCode.code()),
+                        &reason,
+                        shared,
+                    );
                     Then::End
                 }
             };
@@ -580,5 +585,3 @@ impl<S: Session> Socket<S> {
 fn since(low_ms: u32, now: Now) -> u64 {
     now.mono_ms - u64::from((now.mono_ms as u32).wrapping_sub(low_ms)).min(now.mono_ms)
 }
-
-

@@ -1,0 +1,40 @@
+//! When a connection has to be looked at again.
+
+use veche_hub::ConnectionId;
+
+use super::{Connection, Stage};
+use crate::context::shared::Shared;
+use crate::context::step::Block;
+
+impl Connection {
+    /// Ends a response that is complete, and sets when the next look is due.
+    pub(super) fn settle_deadline(&mut self, id: ConnectionId, shared: &mut Shared) {
+        if let Stage::Socket(socket) = &self.stage
+            && socket.is_closing()
+            && socket.is_response()
+        {
+            // Its last chunk needs no answer.
+            self.end(id, shared);
+        }
+        self.deadline_ms = match &self.stage {
+            // While input waits nothing can be heard of the peer; whether it reads is `write_timeout`'s matter.
+            Stage::Http(_) if self.blocked == Some(Block::Output) => u64::MAX,
+            Stage::Socket(socket) if self.blocked == Some(Block::Pace) && !socket.is_closing() => {
+                socket.paced_deadline_ms(shared)
+            }
+            Stage::Socket(socket)
+                if self.blocked == Some(Block::Verdict) && !socket.is_closing() =>
+            {
+                socket.judged_deadline_ms(shared)
+            }
+            Stage::Socket(socket) if self.blocked.is_some() && !socket.is_closing() => {
+                socket.blocked_deadline_ms(shared)
+            }
+            Stage::Http(http) => http.deadline_ms(shared),
+            Stage::Dialing(dialing) => dialing.deadline_ms(),
+            Stage::Socket(socket) => socket.deadline_ms(id, shared),
+            Stage::Lines(_) => u64::MAX,
+            Stage::Ending => self.deadline_ms,
+        };
+    }
+}
