@@ -210,6 +210,7 @@ class Output(unittest.TestCase):
             ("ok      PHP\nok      Python\n", 0, "2 passed, 0 failed, 0 skipped"),
             ("", 0, "1 passed, 0 failed, 0 skipped"),
             ("", 1, "0 passed, 1 failed, 0 skipped"),
+            ("\nSKIPPED test a::b: no disk\ntest result: ok. 5 passed; 0 failed; 1 ignored", 0, "4 passed, 0 failed, 2 skipped"),
             ("SKIPPED: no Autobahn", tally.SKIPPED, "0 passed, 0 failed, 1 skipped"),
         ):
             self.assertEqual(str(tally.count(output, status)), expected, output)
