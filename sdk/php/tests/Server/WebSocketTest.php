@@ -103,7 +103,8 @@ final class WebSocketTest extends ServerTestCase
             $socket->receive(0.2);
             self::fail('nothing was sent');
         } catch (TimeoutException) {
-            self::assertEqualsWithDelta(0.2, microtime(true) - $started, 0.15);
+            $took = microtime(true) - $started;
+            self::assertTrue($took > 0.15 && $took < 2, "left after $took s");
         }
         $socket->ping('are you there?');
         $socket->send('x');

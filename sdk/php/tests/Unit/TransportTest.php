@@ -154,7 +154,8 @@ final class TransportTest extends TestCase
         } catch (TimeoutException $error) {
             self::assertTrue($error->mayHaveRun);
         }
-        self::assertEqualsWithDelta(0.3, microtime(true) - $started, 0.25);
+        $took = microtime(true) - $started;
+        self::assertTrue($took > 0.25 && $took < 2, "left after $took s");
     }
 
     /**
