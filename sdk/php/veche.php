@@ -1516,6 +1516,7 @@ use Veche\Exception\ServerException;
 final class ResponseReader
 {
     private const HEAD_BYTES_MAX = 65536;
+    private const INFORMATIONAL_MAX = 10;
 
     private string $buffer = '';
     private bool $isAtEnd = false;
@@ -1536,10 +1537,13 @@ final class ResponseReader
      */
     public function read(): array
     {
-        do {
+        // Informational responses precede the final one.
+        for ($i = 0; $i === 0 || ($status >= 100 && $status < 200); $i++) {
+            if ($i > self::INFORMATIONAL_MAX) {
+                throw self::bad('too many informational responses');
+            }
             [$version, $status, $headers] = $this->head();
-            // Informational responses precede the final one.
-        } while ($status >= 100 && $status < 200);
+        }
         $isKept = $version === '1.1' && strtolower($headers['connection'] ?? '') !== 'close';
         if (in_array($status, [204, 304], true)) {
             return [new Response($status, $headers, ''), $isKept];
@@ -1928,14 +1932,13 @@ final class LineClient implements Publisher
         $id = ++$this->lastId;
         $this->send($command->body(['id' => $id]) . "\n", $deadline);
         try {
-            do {
-                $answer = self::decode($this->line($deadline));
-                // A bad line before this one is answered without an id.
-                $isOurs = $answer->value('id') === $id;
-                if (!$isOurs) {
-                    $this->refused($answer);
+            // A bad line before this one is answered without an id, and one that was given up may be answered late.
+            while (($answer = self::decode($this->line($deadline)))->value('id') !== $id) {
+                $this->refused($answer);
+                if ($deadline->isOver()) {
+                    throw $this->late();
                 }
-            } while (!$isOurs);
+            }
         } catch (NetworkException | ServerException $error) {
             $this->close();
             throw $error;
@@ -2004,7 +2007,7 @@ final class LineClient implements Publisher
         while (($end = strpos($this->buffer, "\n")) === false) {
             $bytes = $this->socket?->read($deadline);
             if ($bytes === null) {
-                throw new TimeoutException("no answer from $this->address within $this->timeout s", 0, true);
+                throw $this->late();
             }
             if ($bytes === '') {
                 throw new NetworkException("$this->address closed the connection before it answered", 0, true);
@@ -2014,6 +2017,11 @@ final class LineClient implements Publisher
         $line = substr($this->buffer, 0, $end);
         $this->buffer = substr($this->buffer, $end + 1);
         return $line;
+    }
+
+    private function late(): TimeoutException
+    {
+        return new TimeoutException("no answer from $this->address within $this->timeout s", 0, true);
     }
 
     private static function decode(string $line): Fields
@@ -3318,6 +3326,9 @@ use Veche\Net\Socket;
  */
 final class Client
 {
+    /** Control frames that a call without time left passes over. */
+    private const CONTROL_FRAMES_MAX = 100;
+
     private bool $isClosed = false;
 
     private function __construct(
@@ -3437,7 +3448,8 @@ final class Client
     public function tryReceive(?float $timeout = 0.0): ?Message
     {
         $deadline = Deadline::in($timeout ?? INF);
-        while (true) {
+        // Control frames may come without end; those before a message that is there already are passed over.
+        for ($passed = 0; $passed < self::CONTROL_FRAMES_MAX || !$deadline->isOver(); $passed++) {
             $event = $this->event($deadline);
             if ($event === null) {
                 return null;
@@ -3446,6 +3458,7 @@ final class Client
                 return new Message($event->data, $event->kind === Opcode::Binary);
             }
         }
+        return null;
     }
 
     /**
@@ -3471,9 +3484,9 @@ final class Client
         $deadline = Deadline::in(1.0);
         try {
             $this->write(Frame::close($code, $reason));
-            while ($this->event($deadline) !== null) {
-                continue;
-            }
+            do {
+                $event = $this->event($deadline);
+            } while ($event !== null && !$deadline->isOver());
         } catch (VecheException) {
             // The connection is over either way.
         }

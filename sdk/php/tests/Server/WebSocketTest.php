@@ -187,6 +187,31 @@ final class WebSocketTest extends ServerTestCase
         Client::connect("ws://127.0.0.1:$script->port/", timeout: 0.2);
     }
 
+    public function testAServerThatNeverStopsSendingHoldsNoCallForEver(): void
+    {
+        foreach (["\x89\x01x", "\x81\x01x"] as $frame) {
+            $script = new Script(static function ($peer) use ($frame): void {
+                self::upgrade($peer);
+                stream_set_blocking($peer, false);
+                while (!feof($peer)) {
+                    @fwrite($peer, str_repeat($frame, 1000));
+                    // What comes is read, so that nobody waits for room.
+                    @fread($peer, 65536);
+                }
+            });
+            try {
+                $socket = Client::connect("ws://127.0.0.1:$script->port/");
+                $started = microtime(true);
+                $message = $socket->tryReceive(0.2);
+                self::assertSame($frame[0] === "\x81" ? 'x' : null, $message?->data);
+                $socket->close();
+                self::assertLessThan(5, microtime(true) - $started);
+            } finally {
+                $script->stop();
+            }
+        }
+    }
+
     /**
      * @return iterable<string, array{string, class-string<VecheException>, int, string}>
      */
