@@ -14,6 +14,26 @@ declare(strict_types=1);
 
 namespace Veche;
 
+use Veche\Worker\Engine;
+use Veche\Worker\Runner;
+
+/**
+ * Lets a handler wait while its worker handles other events.
+ *
+ * ```php
+ * $app->message(function (Veche\Connection $conn, string $data): void {
+ *     Veche\sleep(0.5);
+ *     $conn->send($data);
+ * });
+ * ```
+ */
+function sleep(float $seconds): void
+{
+    Engine::current()->sleepUntil(Runner::now() + $seconds);
+}
+
+namespace Veche;
+
 use Veche\Exception\VecheException;
 use Veche\Result\Published;
 
@@ -476,6 +496,365 @@ abstract class AbstractClient implements ClientInterface
 
 namespace Veche;
 
+use Closure;
+use Veche\Exception\CallerException;
+use Veche\Hook\Decision;
+use Veche\Hook\Event;
+use Veche\Hook\Grant;
+use Veche\Worker\Engine;
+use Veche\Worker\Handling;
+use Veche\Worker\Runner;
+use Veche\Worker\WorkerClient;
+
+/**
+ * An application behind Veche: handlers of what happens on connections. Veche holds the connections and starts this
+ * program as a worker.
+ *
+ * ```php
+ * $app = Veche\App::create();
+ * $app->message(fn (Veche\Connection $conn, string $data) => $conn->send($data));
+ * $app->run();
+ * ```
+ *
+ * With `concurrency` above 1 a worker handles several events at once, each in a Fiber: `Veche\sleep` and calls of
+ * {@see client()} let others go on. Events of one connection are handled one after the other.
+ */
+final class App
+{
+    /** @var array<string, Closure> */
+    private array $handlers = [];
+    private ?ClientInterface $client = null;
+
+    private function __construct(private readonly int $concurrency)
+    {
+    }
+
+    /**
+     * Returns an application without handlers.
+     *
+     * @param int $concurrency Events that a worker handles at once.
+     * @throws CallerException
+     */
+    public static function create(int $concurrency = 1): self
+    {
+        return $concurrency >= 1 ? new self($concurrency) : throw new CallerException('concurrency is at least 1');
+    }
+
+    /**
+     * Sets what is done before the first event.
+     *
+     * @param callable(App): void $handler
+     */
+    public function start(callable $handler): self
+    {
+        return $this->on('start', fn (Handling $handling): mixed => $handler($this));
+    }
+
+    /**
+     * Sets what is done before the worker ends.
+     *
+     * @param callable(App): void $handler
+     */
+    public function stop(callable $handler): self
+    {
+        return $this->on('stop', fn (Handling $handling): mixed => $handler($this));
+    }
+
+    /**
+     * Sets what decides about handshakes. Returning nothing lets the client in; false, or a {@see Response}, refuses
+     * it.
+     *
+     * ```php
+     * $app->open(function (Veche\Connection $conn) {
+     *     $conn->identify($conn->request->query('user') ?? 'guest');
+     *     $conn->subscribe('room:' . $conn->request->parameter('room'));
+     * });
+     * ```
+     *
+     * @param callable(Connection): (Response|bool|null|void) $handler
+     */
+    public function open(callable $handler): self
+    {
+        return $this->on('open', function (Handling $handling) use ($handler): array {
+            $connection = self::own($handling, Request::from($handling->frame->head['request']));
+            $result = $handler($connection);
+            $refusal = $result === false ? new Response(403) : $result;
+            if ($refusal instanceof Response) {
+                return ['reply' => self::responded($refusal, $handling)];
+            }
+            $reply = $connection->reply();
+            return $reply === [] ? [] : ['reply' => $reply];
+        });
+    }
+
+    /**
+     * Sets what handles messages.
+     *
+     * @param callable(Connection, string, bool): mixed $handler Gets the connection, the message, and whether it is
+     *     binary. What it returns means nothing.
+     */
+    public function message(callable $handler): self
+    {
+        return $this->on('message', function (Handling $handling) use ($handler): void {
+            $head = $handling->frame->head;
+            $data = (string) $handling->frame->part($head['data'] ?? 0);
+            $handler(self::own($handling), $data, ($head['data_kind'] ?? 'text') === 'binary');
+        });
+    }
+
+    /**
+     * Sets what is done when a connection has ended.
+     *
+     * @param callable(Connection, int, string): mixed $handler Gets the connection, the close code and the reason.
+     */
+    public function close(callable $handler): self
+    {
+        return $this->on('close', function (Handling $handling) use ($handler): void {
+            $head = $handling->frame->head;
+            $handler(self::own($handling), $head['code'] ?? 1005, $head['reason'] ?? '');
+        });
+    }
+
+    /**
+     * Sets what answers HTTP requests: with a {@see Response}, or a string that is sent as text.
+     *
+     * @param callable(Request): (Response|string) $handler
+     */
+    public function request(callable $handler): self
+    {
+        return $this->on('request', function (Handling $handling) use ($handler): array {
+            $head = $handling->frame->head;
+            $result = $handler(Request::from($head['request'], (string) $handling->frame->part($head['data'] ?? 0)));
+            $response = is_string($result)
+                ? new Response(200, $result, ['Content-Type' => 'text/plain; charset=utf-8'])
+                : $result;
+            if (!$response instanceof Response) {
+                throw new CallerException('a request handler returns a Response or a string');
+            }
+            return ['reply' => self::responded($response, $handling)];
+        });
+    }
+
+    /**
+     * Sets what decides who connects, where clients of Centrifugo's protocol come without a token.
+     *
+     * @param callable(Event): (Decision|null|void) $handler Nothing grants it without more.
+     */
+    public function connect(callable $handler): self
+    {
+        return $this->hook('connect', $handler);
+    }
+
+    /**
+     * Sets what decides whether a connection goes on at the end of its time.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function refresh(callable $handler): self
+    {
+        return $this->hook('refresh', $handler);
+    }
+
+    /**
+     * Sets what decides who subscribes.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function subscribe(callable $handler): self
+    {
+        return $this->hook('subscribe', $handler);
+    }
+
+    /**
+     * Sets what decides whether a subscription goes on at the end of its time.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function subRefresh(callable $handler): self
+    {
+        return $this->hook('sub_refresh', $handler);
+    }
+
+    /**
+     * Sets what decides about publications of clients, and may change them.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function publish(callable $handler): self
+    {
+        return $this->hook('publish', $handler);
+    }
+
+    /**
+     * Sets what answers calls of clients, with the data of a {@see Grant}.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function rpc(callable $handler): self
+    {
+        return $this->hook('rpc', $handler);
+    }
+
+    /**
+     * Sets what handles messages of clients that expect no answer.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function clientMessage(callable $handler): self
+    {
+        return $this->hook('client_message', $handler);
+    }
+
+    /**
+     * Sets what is done when a client of Centrifugo's protocol is gone.
+     *
+     * @param callable(Event): (Decision|null|void) $handler
+     */
+    public function disconnect(callable $handler): self
+    {
+        return $this->hook('disconnect', $handler);
+    }
+
+    /**
+     * Returns a client for calls of the API in handlers, such as pushes and presence. It needs no key.
+     *
+     * ```php
+     * $app->message(fn (Veche\Connection $conn, string $data) => $app->client()->publish('room:1', $data));
+     * ```
+     */
+    public function client(): ClientInterface
+    {
+        return $this->client ?? new WorkerClient();
+    }
+
+    /**
+     * Has {@see client()} return another one, such as a {@see Testing\FakeClient}.
+     */
+    public function useClient(ClientInterface $client): void
+    {
+        $this->client = $client;
+    }
+
+    /**
+     * Returns a connection by its id, on whatever worker of Veche it is. What is wanted of one that is gone is dropped.
+     *
+     * ```php
+     * $app->connection($id)->send('you are next');
+     * ```
+     */
+    public function connection(string $id): Connection
+    {
+        return new Connection(Engine::current()->effects(), $id, isOwn: false);
+    }
+
+    /**
+     * Pushes to all connections of a user, without an answer. {@see client()} pushes with one.
+     */
+    public function pushTo(string $user, mixed $data): void
+    {
+        $effects = Engine::current()->effects();
+        $effects->add('push', ['user' => $user] + $effects->data($data));
+    }
+
+    /**
+     * Publishes to all subscribers of a channel, without an answer. {@see client()} publishes with one.
+     */
+    public function publishTo(string $channel, mixed $data): void
+    {
+        $effects = Engine::current()->effects();
+        $effects->add('publish', ['channel' => $channel] + $effects->data($data));
+    }
+
+    /**
+     * Handles events until Veche stops the worker.
+     *
+     * @throws CallerException if the program was not started by Veche
+     */
+    public function run(): void
+    {
+        $descriptor = getenv('VECHE_FD');
+        if (!is_string($descriptor) || preg_match('/^\d{1,4}$/', $descriptor) !== 1) {
+            throw new CallerException('Veche starts this program: name it as the command of an [[app]]');
+        }
+        $stream = fopen("php://fd/$descriptor", 'r+');
+        if ($stream === false) {
+            throw new CallerException("descriptor $descriptor is not open");
+        }
+        $engine = $this->engine();
+        register_shutdown_function(static function () use ($engine, $stream): void {
+            $fatal = error_get_last();
+            if ($fatal !== null && ($fatal['type'] & (E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR)) !== 0) {
+                $engine->fail("{$fatal['message']} in {$fatal['file']}:{$fatal['line']}");
+                @fwrite($stream, $engine->takeOutput());
+            }
+        });
+        (new Runner($stream, $engine))->run();
+    }
+
+    /**
+     * Returns the application as a machine of bytes.
+     *
+     * @internal
+     */
+    public function engine(): Engine
+    {
+        return new Engine(
+            array_keys($this->handlers),
+            $this->concurrency,
+            fn (Handling $handling): array => $this->handlers[$handling->event]($handling) ?? [],
+        );
+    }
+
+    private function on(string $event, Closure $handler): self
+    {
+        if (isset($this->handlers[$event])) {
+            throw new CallerException("there is a handler of \"$event\" already");
+        }
+        $this->handlers[$event] = $handler;
+        return $this;
+    }
+
+    private function hook(string $event, callable $handler): self
+    {
+        return $this->on($event, static function (Handling $handling) use ($event, $handler): array {
+            $decision = $handler(Event::from($handling->frame));
+            $isAnswered = !in_array($event, ['client_message', 'disconnect'], true);
+            if ($decision === null) {
+                return $isAnswered ? ['reply' => (new Grant())->reply($handling->effects)] : [];
+            }
+            if (!$decision instanceof Decision) {
+                throw new CallerException('a handler of a command returns a Grant, a Refusal or a Disconnection');
+            }
+            return ['reply' => $decision->reply($handling->effects)];
+        });
+    }
+
+    private static function own(Handling $handling, ?Request $request = null): Connection
+    {
+        $head = $handling->frame->head;
+        return new Connection(
+            $handling->effects,
+            $head['connection'],
+            $head['user'] ?? null,
+            $head['attributes'] ?? [],
+            $request,
+        );
+    }
+
+    /**
+     * @return array<string, mixed>
+     */
+    private static function responded(Response $response, Handling $handling): array
+    {
+        $headers = $response->headerList();
+        return ['status' => $response->status]
+            + ($headers === [] ? [] : ['headers' => $headers])
+            + ($response->body === '' ? [] : ['body' => $handling->effects->keep($response->body)]);
+    }
+}
+
+namespace Veche;
+
 /**
  * Bytes that clients receive as a binary message.
  *
@@ -646,6 +1025,7 @@ namespace Veche;
 use Closure;
 use Veche\Exception\CallerException;
 use Veche\Exception\ServerException;
+use Veche\Exception\VecheException;
 use Veche\Result\ClientInfo;
 use Veche\Result\ConnectionInfo;
 use Veche\Result\Fields;
@@ -955,6 +1335,22 @@ final class Command
         return ($this->decode)($result);
     }
 
+    /**
+     * Decodes an answer, `{"result":…}` or `{"error":…}`; of a batch it is the replies themselves.
+     *
+     * @internal
+     * @throws VecheException
+     */
+    public function answered(string $json): mixed
+    {
+        $answer = Fields::decode($json) ?? throw new ServerException('unexpected answer: no JSON object', 0, true);
+        if ($answer->has('error')) {
+            $error = $answer->object('error');
+            throw ErrorCode::exception($error->int('code'), $error->string('message'), $this->publishes());
+        }
+        return $this->result($answer->object('result'));
+    }
+
     private function reply(Fields $reply): Reply
     {
         if ($reply->has('error')) {
@@ -1057,6 +1453,155 @@ final class Command
             $checked[] = $isText ? self::name($kind, (string) $name) : throw new CallerException("$kind is no string");
         }
         return $checked;
+    }
+}
+
+namespace Veche;
+
+use Veche\Exception\CallerException;
+use Veche\Worker\Effects;
+
+/**
+ * A WebSocket connection, as a handler sees it. Veche holds the connection; what is wanted of it here is done when the
+ * handler returns, or calls something that waits.
+ */
+final class Connection
+{
+    private ?string $protocol = null;
+    private ?string $named = null;
+
+    /**
+     * @param string $id Id of the connection; {@see App::connection()} makes a connection of it elsewhere.
+     * @param string|null $user The user, where the route or the `open` handler has named one.
+     * @param array<string, bool|int|float|string> $attributes
+     * @param Request|null $request The handshake, in an `open` handler.
+     * @internal Handlers are given connections.
+     */
+    public function __construct(
+        private readonly Effects $effects,
+        public readonly string $id,
+        public readonly ?string $user = null,
+        private array $attributes = [],
+        public readonly ?Request $request = null,
+        private readonly bool $isOwn = true,
+    ) {
+    }
+
+    /**
+     * Sends a text message.
+     */
+    public function send(string $text): void
+    {
+        $this->effect('send', ['data' => $this->effects->keep($text)]);
+    }
+
+    /**
+     * Sends a binary message.
+     */
+    public function sendBinary(string $bytes): void
+    {
+        $this->effect('send', ['data_kind' => 'binary', 'data' => $this->effects->keep($bytes)]);
+    }
+
+    /**
+     * Closes the connection.
+     *
+     * @param int $code 1000, or from 3000 to 4999.
+     * @param string $reason At most 123 bytes.
+     */
+    public function close(int $code = 1000, string $reason = ''): void
+    {
+        $this->effect('close', ['code' => $code, 'reason' => $reason === '' ? null : $reason]);
+    }
+
+    /**
+     * Subscribes the connection to a channel.
+     */
+    public function subscribe(string $channel): void
+    {
+        $this->effect('subscribe', ['channel' => $channel]);
+    }
+
+    /**
+     * Unsubscribes the connection from a channel.
+     */
+    public function unsubscribe(string $channel): void
+    {
+        $this->effect('unsubscribe', ['channel' => $channel]);
+    }
+
+    /**
+     * Returns an attribute of the connection.
+     */
+    public function get(string $name): bool|int|float|string|null
+    {
+        return $this->attributes[$name] ?? null;
+    }
+
+    /**
+     * Sets an attribute of the connection; null removes it. Veche keeps attributes, so they outlive this process.
+     *
+     * ```php
+     * $conn->set('visits', ($conn->get('visits') ?? 0) + 1);
+     * ```
+     */
+    public function set(string $name, bool|int|float|string|null $value): void
+    {
+        if ($value === null) {
+            unset($this->attributes[$name]);
+        } else {
+            $this->attributes[$name] = $value;
+        }
+        $this->effect('attributes', ['set' => (object) [$name => $value]]);
+    }
+
+    /**
+     * Names the user of the connection. Only in an `open` handler.
+     *
+     * @throws CallerException
+     */
+    public function identify(string $user): void
+    {
+        $this->inOpen();
+        $this->named = $user;
+    }
+
+    /**
+     * Chooses one of the subprotocols that the client offers. Only in an `open` handler.
+     *
+     * @throws CallerException
+     */
+    public function chooseProtocol(string $protocol): void
+    {
+        $this->inOpen();
+        $this->protocol = $protocol;
+    }
+
+    /**
+     * Returns the reply to an open event.
+     *
+     * @internal
+     * @return array<string, string>
+     */
+    public function reply(): array
+    {
+        $reply = ['user' => $this->named, 'protocol' => $this->protocol];
+        return array_filter($reply, static fn (?string $one): bool => $one !== null);
+    }
+
+    private function inOpen(): void
+    {
+        if ($this->request === null) {
+            throw new CallerException('this is possible in an open handler only');
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function effect(string $effect, array $head): void
+    {
+        $this->effects->add($effect, ['connection' => $this->isOwn ? null : $this->id] + $head);
     }
 }
 
@@ -1328,6 +1873,251 @@ enum Fault
 
     /** The server: it failed, is stopping, or answered with something unexpected. */
     case Server;
+}
+
+namespace Veche\Hook;
+
+/**
+ * The client of Centrifugo's protocol that an event is about.
+ */
+final class Caller
+{
+    /**
+     * @param string $id Id of the client.
+     * @param string|null $user The user; null before it is known, and for anonymous clients.
+     * @param string $transport Such as `websocket`.
+     * @param string $protocol `json` or `protobuf`.
+     * @param string $name Name that the client's SDK gave.
+     * @param string $version Version that the client's SDK gave.
+     * @param string $remote Address of the client.
+     * @param list<array{string, string}> $headers Headers that the route passes on, with names in lower case.
+     * @param mixed $meta What the application keeps of the connection.
+     */
+    public function __construct(
+        public readonly string $id,
+        public readonly ?string $user,
+        public readonly string $transport,
+        public readonly string $protocol,
+        public readonly string $name,
+        public readonly string $version,
+        public readonly string $remote,
+        public readonly array $headers,
+        public readonly mixed $meta,
+    ) {
+    }
+}
+
+namespace Veche\Hook;
+
+use Veche\Worker\Effects;
+
+/**
+ * What a handler decides about a command: a {@see Grant}, a {@see Refusal}, or a {@see Disconnection}.
+ */
+interface Decision
+{
+    /**
+     * Returns the reply of the answer, with its data kept in the effects.
+     *
+     * @internal
+     * @return array<string, mixed>
+     */
+    public function reply(Effects $effects): array;
+}
+
+namespace Veche\Hook;
+
+use Veche\Exception\CallerException;
+use Veche\Worker\Effects;
+
+/**
+ * Answers a command by closing the connection of its client.
+ */
+final class Disconnection implements Decision
+{
+    /**
+     * @param int $code From 3000 to 4999.
+     * @throws CallerException
+     */
+    public function __construct(public readonly int $code, public readonly string $reason = '')
+    {
+        if ($code < 3000 || $code > 4999) {
+            throw new CallerException('a close code is between 3000 and 4999');
+        }
+    }
+
+    public function reply(Effects $effects): array
+    {
+        return ['disconnect' => ['code' => $this->code, 'reason' => $this->reason]];
+    }
+}
+
+namespace Veche\Hook;
+
+use Veche\Binary;
+use Veche\Worker\Frame;
+
+/**
+ * A command of a client of Centrifugo's protocol that the application decides on.
+ */
+final class Event
+{
+    /**
+     * @param string $name `connect`, `refresh`, `subscribe`, `sub_refresh`, `publish`, `rpc`, `client_message` or
+     *     `disconnect`.
+     * @param string|null $channel Of `subscribe`, `sub_refresh` and `publish`.
+     * @param string|null $method Of `rpc`.
+     * @param string|null $token The token that came with the command.
+     * @param list<string> $channels Of `connect`: channels that a client that comes back was given before.
+     * @param mixed $data Decoded JSON with objects as arrays, or text, or a {@see Binary}.
+     * @param int|null $code Of `disconnect`: the close code.
+     * @param string|null $reason Of `disconnect`.
+     */
+    public function __construct(
+        public readonly string $name,
+        public readonly Caller $client,
+        public readonly ?string $channel = null,
+        public readonly ?string $method = null,
+        public readonly ?string $token = null,
+        public readonly array $channels = [],
+        public readonly mixed $data = null,
+        public readonly ?int $code = null,
+        public readonly ?string $reason = null,
+    ) {
+    }
+
+    /**
+     * @internal
+     */
+    public static function from(Frame $frame): self
+    {
+        $head = $frame->head;
+        $client = $head['client'] ?? [];
+        $meta = $frame->part($client['meta'] ?? null);
+        $caller = new Caller(
+            $client['id'] ?? '',
+            $head['user'] ?? null,
+            $client['transport'] ?? '',
+            $client['protocol'] ?? '',
+            $client['name'] ?? '',
+            $client['version'] ?? '',
+            $client['remote'] ?? '',
+            $client['headers'] ?? [],
+            $meta === null ? null : json_decode($meta, true),
+        );
+        $data = $frame->part($head['data'] ?? null);
+        return new self(
+            $head['event'],
+            $caller,
+            $head['channel'] ?? null,
+            $head['method'] ?? null,
+            $head['token'] ?? null,
+            $head['channels'] ?? [],
+            match (true) {
+                $data === null => null,
+                ($head['data_kind'] ?? 'json') === 'json' => json_decode($data, true),
+                $head['data_kind'] === 'binary' => new Binary($data),
+                default => $data,
+            },
+            $head['code'] ?? null,
+            $head['reason'] ?? null,
+        );
+    }
+}
+
+namespace Veche\Hook;
+
+use Veche\Binary;
+use Veche\Json;
+use Veche\Worker\Effects;
+
+/**
+ * Carries a command out, with what the application adds to it. Which members mean something depends on the command.
+ *
+ * ```php
+ * $app->connect(fn (Veche\Hook\Event $event) => new Veche\Hook\Grant(user: 'ann', channels: ['news']));
+ * $app->rpc(fn (Veche\Hook\Event $event) => new Veche\Hook\Grant(data: array_sum($event->data)));
+ * ```
+ */
+final class Grant implements Decision
+{
+    /**
+     * @param string|null $user Of `connect`: the user.
+     * @param int|null $expireAt When it ends, in seconds since 1970.
+     * @param bool $isExpired Of `refresh` and `sub_refresh`: it has ended.
+     * @param mixed $info What other clients see: JSON, or a {@see Binary}.
+     * @param mixed $data What the client gets, or what is published instead.
+     * @param list<string> $channels Of `connect`: channels that the client is subscribed to.
+     * @param mixed $meta Of `connect`: what comes back with each event of the connection.
+     * @param bool $skipHistory Of `publish`: history leaves it out.
+     */
+    public function __construct(
+        public readonly ?string $user = null,
+        public readonly ?int $expireAt = null,
+        public readonly bool $isExpired = false,
+        public readonly mixed $info = null,
+        public readonly mixed $data = null,
+        public readonly array $channels = [],
+        public readonly mixed $meta = null,
+        public readonly bool $skipHistory = false,
+    ) {
+    }
+
+    public function reply(Effects $effects): array
+    {
+        $subscriptions = array_map(static fn (string $name): array => ['channel' => $name], $this->channels);
+        $result = array_filter([
+            'user' => $this->user,
+            'expire_at' => $this->expireAt,
+            'expired' => $this->isExpired ?: null,
+            'skip_history' => $this->skipHistory ?: null,
+            'subscriptions' => $subscriptions ?: null,
+        ], static fn (mixed $one): bool => $one !== null);
+        foreach (['info' => $this->info, 'data' => $this->data, 'meta' => $this->meta] as $name => $value) {
+            if ($value instanceof Binary && $name !== 'meta') {
+                $result += [$name => $effects->keep($value->bytes), "{$name}_kind" => 'binary'];
+            } elseif ($value !== null) {
+                $result[$name] = $effects->keep(Json::encode($value));
+            }
+        }
+        return ['result' => (object) $result];
+    }
+}
+
+namespace Veche\Hook;
+
+use Veche\Exception\CallerException;
+use Veche\Worker\Effects;
+
+/**
+ * Answers a command with an error. The connection stays.
+ *
+ * ```php
+ * $app->subscribe(fn (Veche\Hook\Event $event) => new Veche\Hook\Refusal(403, 'members only'));
+ * ```
+ */
+final class Refusal implements Decision
+{
+    /**
+     * @param int $code From 1.
+     * @param bool $isTemporary Whether the same command may succeed later.
+     * @throws CallerException
+     */
+    public function __construct(
+        public readonly int $code,
+        public readonly string $message = '',
+        public readonly bool $isTemporary = false,
+    ) {
+        if ($code < 1) {
+            throw new CallerException('the code of an error is at least 1');
+        }
+    }
+
+    public function reply(Effects $effects): array
+    {
+        $error = ['code' => $this->code, 'message' => $this->message];
+        return ['error' => $error + ($this->isTemporary ? ['temporary' => true] : [])];
+    }
 }
 
 namespace Veche\Http;
@@ -2376,6 +3166,148 @@ final class PublishOptions
     }
 }
 
+namespace Veche;
+
+/**
+ * An HTTP request: a plain one, or the handshake of a WebSocket.
+ */
+final class Request
+{
+    /**
+     * @param string $method Such as `GET`.
+     * @param string $path The path in normal form.
+     * @param string $queryString The query without the `?`, still encoded.
+     * @param list<array{string, string}> $headers Names in lower case, and values.
+     * @param array<string, string> $parameters Parameters of the route's path.
+     * @param string $remote Address of the client.
+     * @param string $body The body; empty for handshakes.
+     */
+    public function __construct(
+        public readonly string $method,
+        public readonly string $path,
+        public readonly string $queryString = '',
+        public readonly array $headers = [],
+        public readonly array $parameters = [],
+        public readonly string $remote = '',
+        public readonly string $body = '',
+    ) {
+    }
+
+    /**
+     * Returns the first header of that name, in any case.
+     */
+    public function header(string $name): ?string
+    {
+        foreach ($this->headers as [$one, $value]) {
+            if ($one === strtolower($name)) {
+                return $value;
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Returns a value of the query.
+     */
+    public function query(string $name): ?string
+    {
+        parse_str($this->queryString, $values);
+        $value = $values[$name] ?? null;
+        return is_string($value) ? $value : null;
+    }
+
+    /**
+     * Returns a cookie.
+     */
+    public function cookie(string $name): ?string
+    {
+        foreach (explode(';', $this->header('cookie') ?? '') as $pair) {
+            [$one, $value] = explode('=', trim($pair), 2) + [1 => ''];
+            if ($one === $name) {
+                return urldecode($value);
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Returns a parameter of the route's path, such as `room` of `/chat/:room`.
+     */
+    public function parameter(string $name): ?string
+    {
+        return $this->parameters[$name] ?? null;
+    }
+
+    /**
+     * @internal
+     * @param array<string, mixed> $head
+     */
+    public static function from(array $head, string $body = ''): self
+    {
+        return new self(
+            $head['method'],
+            $head['path'],
+            $head['query'] ?? '',
+            $head['headers'] ?? [],
+            array_column($head['params'] ?? [], 1, 0),
+            $head['remote'] ?? '',
+            $body,
+        );
+    }
+}
+
+namespace Veche;
+
+use Veche\Exception\CallerException;
+
+/**
+ * Answer to a request; to a handshake it is a refusal.
+ *
+ * ```php
+ * $app->request(fn (Veche\Request $request) => Veche\Response::json(['path' => $request->path]));
+ * $app->open(fn (Veche\Connection $conn) => $conn->user === null ? new Veche\Response(403) : null);
+ * ```
+ */
+final class Response
+{
+    /**
+     * @param array<string, string|list<string>> $headers
+     * @throws CallerException
+     */
+    public function __construct(
+        public readonly int $status = 200,
+        public readonly string $body = '',
+        public readonly array $headers = [],
+    ) {
+        if ($status < 200 || $status > 599) {
+            throw new CallerException('a status is between 200 and 599');
+        }
+    }
+
+    /**
+     * Returns a response with a value as JSON.
+     */
+    public static function json(mixed $value, int $status = 200): self
+    {
+        return new self($status, Json::encode($value), ['Content-Type' => 'application/json']);
+    }
+
+    /**
+     * @internal
+     * @return list<array{string, string}>
+     */
+    public function headerList(): array
+    {
+        $list = [];
+        foreach ($this->headers as $name => $values) {
+            foreach ((array) $values as $value) {
+                $list[] = [(string) $name, $value];
+            }
+        }
+        return $list;
+    }
+}
+
 namespace Veche\Result;
 
 /**
@@ -2815,6 +3747,300 @@ final class UserStatus
 
 namespace Veche\Testing;
 
+use LogicException;
+use Veche\App;
+use Veche\Response;
+use Veche\Worker\Engine;
+use Veche\Worker\Frame;
+use Veche\Worker\FrameDecoder;
+
+/**
+ * Runs an application without a server: the tester speaks Veche's side of the protocol in memory.
+ *
+ * ```php
+ * $tester = new Veche\Testing\AppTester($app);
+ * $ann = $tester->open('/chat/7?user=ann', parameters: ['room' => '7']);
+ * $ann->say('hello');
+ * self::assertSame(['hello'], $ann->received());
+ * ```
+ *
+ * Publications and pushes reach the tester's own connections. `Veche\sleep` takes no time. Calls of `$app->client()` go
+ * to the {@see FakeClient} in `$client`.
+ */
+final class AppTester
+{
+    public readonly FakeClient $client;
+
+    /** @var list<string> What handlers have written to the log, and why they failed. */
+    public array $log = [];
+
+    private Engine $engine;
+    private FrameDecoder $decoder;
+    private int $lastId = 0;
+    /** @var array<string, TestConnection> */
+    private array $connections = [];
+
+    /**
+     * @param array<string, mixed> $options Options of the application, as its configuration would have them.
+     */
+    public function __construct(App $app, array $options = [])
+    {
+        $this->client = new FakeClient();
+        $app->useClient($this->client);
+        $this->engine = $app->engine();
+        $this->decoder = new FrameDecoder();
+        $this->decoder->feed($this->engine->takeOutput());
+        $hello = $this->decoder->next()?->head ?? throw new LogicException('no hello');
+        $this->give([
+            'type' => 'welcome',
+            'version' => 1,
+            'codec' => 'json',
+            'app' => 'test',
+            'instance' => 1,
+            'events' => $hello['events'],
+            'calls' => [],
+            'head_bytes_max' => 1 << 20,
+            'payload_bytes_max' => 16 << 20,
+            'options' => (object) $options,
+        ]);
+        $this->event('start', []);
+    }
+
+    /**
+     * Opens a connection. Whether the application has refused it says `refusedWith`.
+     *
+     * @param string $target Path and query.
+     * @param string|null $user The user, where the route names one.
+     * @param array<string, string> $headers
+     * @param array<string, string> $parameters Parameters of the route's path.
+     */
+    public function open(
+        string $target = '/',
+        ?string $user = null,
+        array $headers = [],
+        array $parameters = [],
+    ): TestConnection {
+        $connection = new TestConnection($this, '0.' . (count($this->connections) + 1) . '.1', $user);
+        $this->connections[$connection->id] = $connection;
+        $request = self::requestHead('GET', $target, $headers, $parameters);
+        $answer = $this->event('open', ['connection' => $connection->id, 'user' => $user, 'request' => $request]);
+        $reply = $answer->head['reply'] ?? [];
+        $connection->user = $reply['user'] ?? $user;
+        $connection->protocol = $reply['protocol'] ?? null;
+        $connection->refusedWith = isset($answer->head['failed']) ? 500 : $reply['status'] ?? null;
+        if ($connection->refusedWith !== null) {
+            unset($this->connections[$connection->id]);
+        }
+        return $connection;
+    }
+
+    /**
+     * Makes an HTTP request.
+     *
+     * @param array<string, string> $headers
+     * @param array<string, string> $parameters Parameters of the route's path.
+     */
+    public function request(
+        string $method,
+        string $target,
+        string $body = '',
+        array $headers = [],
+        array $parameters = [],
+    ): Response {
+        $request = self::requestHead($method, $target, $headers, $parameters);
+        $head = ['connection' => '0.0.1', 'request' => $request, 'data' => 0];
+        $answer = $this->event('request', $head, $body);
+        if (isset($answer->head['failed'])) {
+            return new Response(500, "internal error\n");
+        }
+        $reply = $answer->head['reply'];
+        $found = [];
+        foreach ($reply['headers'] ?? [] as [$name, $value]) {
+            $found[$name][] = $value;
+        }
+        $single = static fn (array $values): array|string => count($values) === 1 ? $values[0] : $values;
+        $content = $answer->part($reply['body'] ?? null) ?? '';
+        return new Response($reply['status'] ?? 200, $content, array_map($single, $found));
+    }
+
+    /**
+     * Has the application decide about a command of a client of Centrifugo's protocol.
+     *
+     * @param string $event Such as `subscribe`.
+     * @param array<string, mixed> $head Such as `['channel' => 'room:1']`.
+     * @param mixed $data Sent as JSON.
+     * @return array<string, mixed> The reply: `result`, `error` or `disconnect`. Data in a result are decoded.
+     */
+    public function command(string $event, array $head = [], mixed $data = null, ?string $user = null): array
+    {
+        $client = ['id' => '0.0.2', 'transport' => 'websocket', 'protocol' => 'json', 'remote' => '127.0.0.1'];
+        $head += ['client' => $client, 'user' => $user, 'data_kind' => 'json', 'data' => 0];
+        $answer = $this->event($event, $head, json_encode($data, JSON_THROW_ON_ERROR));
+        $reply = $answer->head['reply'] ?? [];
+        foreach (['info', 'data', 'meta'] as $name) {
+            if (isset($reply['result'][$name])) {
+                $part = (string) $answer->part($reply['result'][$name]);
+                $reply['result'][$name] = isset($reply['result']["{$name}_kind"]) ? $part : json_decode($part, true);
+            }
+        }
+        return $reply;
+    }
+
+    /**
+     * Stops the application.
+     */
+    public function stop(): void
+    {
+        $this->event('stop', []);
+    }
+
+    /**
+     * @internal
+     */
+    public function message(TestConnection $from, string $data, string $kind): void
+    {
+        $this->on('message', $from, ['data_kind' => $kind, 'data' => 0], $data);
+    }
+
+    /**
+     * @internal
+     */
+    public function close(TestConnection $from, int $code, string $reason): void
+    {
+        $this->on('close', $from, ['code' => $code, 'reason' => $reason]);
+        $from->closeCode ??= $code;
+        unset($this->connections[$from->id]);
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function on(string $event, TestConnection $from, array $head, string $data = ''): void
+    {
+        if (!isset($this->connections[$from->id]) || $from->closeCode !== null) {
+            throw new LogicException('the connection is closed');
+        }
+        $head += ['connection' => $from->id, 'user' => $from->user];
+        $head += ['attributes' => $from->attributes === [] ? null : $from->attributes];
+        $answer = $this->event($event, $head, $data);
+        if (isset($answer->head['failed']) && $event === 'message') {
+            $from->closeCode = 1011;
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function event(string $event, array $head, string $data = ''): Frame
+    {
+        $id = ++$this->lastId;
+        $present = array_filter($head, static fn (mixed $one): bool => $one !== null);
+        $this->give(['type' => 'event', 'id' => $id, 'event' => $event] + $present, $data);
+        while (true) {
+            $this->decoder->feed($this->engine->takeOutput());
+            while (($frame = $this->decoder->next()) !== null) {
+                $this->carryOut($frame, $head['connection'] ?? '');
+                if ($frame->head['type'] === 'answer' && $frame->head['id'] === $id) {
+                    return $frame;
+                }
+            }
+            $wakesAt = $this->engine->wakesAt() ?? throw new LogicException('the handler waits for what never comes');
+            $this->engine->wake($wakesAt);
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function give(array $head, string $payload = ''): void
+    {
+        $parts = $payload === '' ? [] : [$payload];
+        $this->engine->receive(Frame::encode($head, $parts, 1 << 20, 16 << 20));
+    }
+
+    private function carryOut(Frame $frame, string $own): void
+    {
+        foreach ($frame->head['effects'] ?? [] as $effect) {
+            $of = $this->connections[$effect['connection'] ?? $own] ?? null;
+            $data = (string) $frame->part($effect['data'] ?? null);
+            match ($effect['effect']) {
+                'send' => $of?->deliver($data),
+                'push' => $this->deliver(
+                    static fn (TestConnection $one): bool => $one->user === $effect['user'],
+                    $data,
+                ),
+                'publish' => $this->deliver(
+                    static fn (TestConnection $one): bool => isset($one->channels[$effect['channel']]),
+                    $data,
+                ),
+                'log' => $this->log[] = $effect['text'],
+                default => $of === null ? null : self::change($of, $effect),
+            };
+        }
+        if (isset($frame->head['failed'])) {
+            $this->log[] = $frame->head['failed'];
+        }
+    }
+
+    /**
+     * @param callable(TestConnection): bool $isMeant
+     */
+    private function deliver(callable $isMeant, string $data): void
+    {
+        foreach (array_filter($this->connections, $isMeant) as $connection) {
+            $connection->deliver($data);
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $effect
+     */
+    private static function change(TestConnection $of, array $effect): void
+    {
+        switch ($effect['effect']) {
+            case 'subscribe':
+                $of->channels[$effect['channel']] = true;
+                break;
+            case 'unsubscribe':
+                unset($of->channels[$effect['channel']]);
+                break;
+            case 'attributes':
+                $set = array_merge($of->attributes, $effect['set']);
+                $of->attributes = array_filter($set, static fn (mixed $one): bool => $one !== null);
+                break;
+            case 'close':
+                $of->closeCode = $effect['code'] ?? 1000;
+                $of->closeReason = $effect['reason'] ?? '';
+                break;
+        }
+    }
+
+    /**
+     * @param array<string, string> $headers
+     * @param array<string, string> $parameters
+     * @return array<string, mixed>
+     */
+    private static function requestHead(string $method, string $target, array $headers, array $parameters): array
+    {
+        [$path, $query] = explode('?', $target, 2) + [1 => ''];
+        $pairs = static fn (array $values): array => array_map(
+            static fn (string $name, string $value): array => [$name, $value],
+            array_keys($values),
+            $values,
+        );
+        return [
+            'method' => $method,
+            'path' => $path,
+            'query' => $query,
+            'headers' => $pairs(array_change_key_case($headers)),
+            'params' => $pairs($parameters),
+            'remote' => '127.0.0.1',
+        ];
+    }
+}
+
+namespace Veche\Testing;
+
 use Throwable;
 use Veche\AbstractClient;
 use Veche\Binary;
@@ -3038,6 +4264,86 @@ final class FakeClient extends AbstractClient
         $ended = $this->connections[$user] ?? 0;
         unset($this->connections[$user]);
         return ['disconnected' => $ended];
+    }
+}
+
+namespace Veche\Testing;
+
+/**
+ * The client's end of a connection to an application under test.
+ */
+final class TestConnection
+{
+    /** Close code that the application has chosen; null while it is open. */
+    public ?int $closeCode = null;
+
+    public string $closeReason = '';
+
+    /** @var array<string, true> */
+    public array $channels = [];
+
+    /** @var array<string, bool|int|float|string> */
+    public array $attributes = [];
+
+    /** @var list<string> */
+    private array $inbox = [];
+
+    /**
+     * @param int|null $refusedWith Status of a handshake that was refused.
+     * @internal {@see AppTester::open()} makes them.
+     */
+    public function __construct(
+        private readonly AppTester $tester,
+        public readonly string $id,
+        public ?string $user = null,
+        public ?string $protocol = null,
+        public ?int $refusedWith = null,
+    ) {
+    }
+
+    /**
+     * Sends a text message and returns when the application has handled it.
+     */
+    public function say(string $text): void
+    {
+        $this->tester->message($this, $text, 'text');
+    }
+
+    /**
+     * Sends a binary message and returns when the application has handled it.
+     */
+    public function sayBinary(string $bytes): void
+    {
+        $this->tester->message($this, $bytes, 'binary');
+    }
+
+    /**
+     * Closes the connection.
+     */
+    public function hangUp(int $code = 1000, string $reason = ''): void
+    {
+        $this->tester->close($this, $code, $reason);
+    }
+
+    /**
+     * Returns the messages that have come since the last call.
+     *
+     * @return list<string>
+     */
+    public function received(): array
+    {
+        [$received, $this->inbox] = [$this->inbox, []];
+        return $received;
+    }
+
+    /**
+     * @internal
+     */
+    public function deliver(string $message): void
+    {
+        if ($this->closeCode === null) {
+            $this->inbox[] = $message;
+        }
     }
 }
 
@@ -4065,5 +5371,699 @@ final class Utf8
             . '|\xf0(?:[\x90-\xbf][\x80-\xbf]?)?|[\xf1-\xf3](?:[\x80-\xbf][\x80-\xbf]?)?'
             . '|\xf4(?:[\x80-\x8f][\x80-\xbf]?)?)$/D';
         return preg_match($pattern, $bytes) === 1;
+    }
+}
+
+namespace Veche\Worker;
+
+use Veche\Binary;
+use Veche\Json;
+
+/**
+ * What a handler wants done, in order, and the data of it.
+ *
+ * @internal
+ */
+final class Effects
+{
+    /** @var list<array<string, mixed>> */
+    private array $heads = [];
+    /** @var list<string> */
+    private array $parts = [];
+
+    /**
+     * @param array<string, mixed> $head Members that are null are left out.
+     */
+    public function add(string $effect, array $head = []): void
+    {
+        $this->heads[] = ['effect' => $effect] + array_filter($head, static fn (mixed $one): bool => $one !== null);
+    }
+
+    /**
+     * Keeps data and returns the number of its part. What was kept last is not kept twice, so a message to many
+     * connections travels once.
+     */
+    public function keep(string $data): int
+    {
+        $last = count($this->parts) - 1;
+        if ($last < 0 || $this->parts[$last] !== $data) {
+            $this->parts[] = $data;
+            $last++;
+        }
+        return $last;
+    }
+
+    /**
+     * Keeps data of a publication: text, bytes, or anything else as JSON. Returns what an effect says of them.
+     *
+     * @return array{data: int, data_kind?: string}
+     */
+    public function data(mixed $data): array
+    {
+        return match (true) {
+            is_string($data) => ['data' => $this->keep($data)],
+            $data instanceof Binary => ['data_kind' => 'binary', 'data' => $this->keep($data->bytes)],
+            default => ['data_kind' => 'json', 'data' => $this->keep(Json::encode($data))],
+        };
+    }
+
+    public function isEmpty(): bool
+    {
+        return $this->heads === [];
+    }
+
+    /**
+     * Returns the members of a head and the parts, and begins again.
+     *
+     * @return array{array<string, mixed>, list<string>}
+     */
+    public function take(): array
+    {
+        $taken = [$this->heads === [] ? [] : ['effects' => $this->heads], $this->parts];
+        $this->heads = [];
+        $this->parts = [];
+        return $taken;
+    }
+}
+
+namespace Veche\Worker;
+
+use Closure;
+use Fiber;
+use Throwable;
+use Veche\Exception\CallerException;
+use Veche\Exception\ServerException;
+use Veche\Exception\VecheException;
+
+/**
+ * A worker's side of the runtime protocol: bytes in, handlers in Fibers, bytes out. It does no I/O and reads no clock.
+ *
+ * Events of one connection are handled in order, one at a time; of different connections at most `concurrency` at once.
+ *
+ * @internal
+ */
+final class Engine
+{
+    private const VERSION = 1;
+
+    private static ?self $current = null;
+
+    private FrameDecoder $decoder;
+    private string $output = '';
+    /** @var array<int, Handling> Begun, by id. */
+    private array $running = [];
+    /** @var list<Handling> Not begun, in the order of their arrival. */
+    private array $waiting = [];
+    /** @var array<string, true> Connections whose event is being handled. */
+    private array $busy = [];
+    /** @var array<int, Handling> Handlers that wait for the result of a call, by the call's id. */
+    private array $calls = [];
+    /** @var list<array{float, Handling}> */
+    private array $timers = [];
+    private ?Handling $active = null;
+    private int $lastCall = 0;
+    private bool $isStopped = false;
+    private int $headBytesMax = 1 << 20;
+    private int $payloadBytesMax = 16 << 20;
+    /** @var array<string, mixed> */
+    private array $welcome = [];
+
+    /**
+     * @param list<string> $events Names of the events that are handled.
+     * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
+     *     that they refer to are kept in the handling's effects.
+     */
+    public function __construct(
+        private readonly array $events,
+        private readonly int $concurrency,
+        private readonly Closure $handle,
+    ) {
+        $this->decoder = new FrameDecoder();
+        $this->write(array_filter([
+            'type' => 'hello',
+            'versions' => [self::VERSION],
+            'sdk' => 'veche-php/0.1.0',
+            'pid' => getmypid() ?: null,
+            'events' => $events,
+            'concurrency' => $concurrency > 1 ? $concurrency : null,
+        ], static fn (mixed $one): bool => $one !== null));
+    }
+
+    /**
+     * Returns the engine that runs the handler that is calling.
+     *
+     * @throws CallerException outside of handlers
+     */
+    public static function current(): self
+    {
+        return self::$current ?? throw new CallerException('this is possible in a handler of a worker only');
+    }
+
+    /**
+     * Takes bytes of Veche, and runs handlers as far as they go.
+     *
+     * @throws VecheException if Veche refuses the worker, or this is not Veche
+     */
+    public function receive(string $bytes): void
+    {
+        $this->decoder->feed($bytes);
+        while (($frame = $this->decoder->next()) !== null) {
+            $this->take($frame);
+            $this->begin();
+        }
+    }
+
+    /**
+     * Returns what is to be written, and forgets it.
+     */
+    public function takeOutput(): string
+    {
+        [$output, $this->output] = [$this->output, ''];
+        return $output;
+    }
+
+    /**
+     * Returns when the next handler that sleeps is due; null: none sleeps.
+     */
+    public function wakesAt(): ?float
+    {
+        return $this->timers === [] ? null : min(array_column($this->timers, 0));
+    }
+
+    /**
+     * Goes on with handlers whose sleep is over.
+     */
+    public function wake(float $now): void
+    {
+        $due = array_filter($this->timers, static fn (array $timer): bool => $timer[0] <= $now);
+        usort($due, static fn (array $a, array $b): int => $a[0] <=> $b[0]);
+        $this->timers = array_values(array_filter($this->timers, static fn (array $timer): bool => $timer[0] > $now));
+        foreach ($due as [, $handling]) {
+            $this->resume($handling, null);
+        }
+        $this->begin();
+    }
+
+    /**
+     * Returns whether the worker is to end: it was told to stop, and nothing is left in hand.
+     */
+    public function isOver(): bool
+    {
+        return $this->isStopped && $this->running === [] && $this->waiting === [];
+    }
+
+    /**
+     * Returns the members of Veche's welcome, such as `app`, `instance` and `options`.
+     *
+     * @return array<string, mixed>
+     */
+    public function welcome(): array
+    {
+        return $this->welcome;
+    }
+
+    /**
+     * Returns the effects of the handler that is calling.
+     */
+    public function effects(): Effects
+    {
+        return $this->active()->effects;
+    }
+
+    /**
+     * Suspends the handler that is calling until that time.
+     */
+    public function sleepUntil(float $time): void
+    {
+        $handling = $this->active();
+        $this->timers[] = [$time, $handling];
+        Fiber::suspend();
+    }
+
+    /**
+     * Makes a call and suspends the handler that is calling until its result has come.
+     *
+     * @param array<string, mixed> $head Members of the call; null leaves one out.
+     * @throws CallerException if Veche refuses the call
+     */
+    public function call(string $call, array $head, ?string $data = null): Frame
+    {
+        $handling = $this->active();
+        $id = ++$this->lastCall;
+        // What the handler wanted before comes first.
+        $this->flush($handling);
+        $members = ['type' => 'call', 'id' => $id, 'event' => $handling->id, 'call' => $call] + $head;
+        $members += ['data' => $data === null ? null : 0];
+        $this->write(
+            array_filter($members, static fn (mixed $one): bool => $one !== null),
+            $data === null ? [] : [$data],
+        );
+        $this->calls[$id] = $handling;
+        $result = Fiber::suspend();
+        $error = $result->head['error'] ?? null;
+        if ($error !== null) {
+            throw new CallerException("$call: {$error['message']}");
+        }
+        return $result;
+    }
+
+    /**
+     * Writes the answers of handlers that an end of the process interrupts.
+     */
+    public function fail(string $why): void
+    {
+        foreach ($this->running as $handling) {
+            $this->answer($handling, ['failed' => $why]);
+        }
+    }
+
+    private function active(): Handling
+    {
+        return $this->active ?? throw new CallerException('this is possible in a handler of a worker only');
+    }
+
+    private function take(Frame $frame): void
+    {
+        $head = $frame->head;
+        switch ($head['type']) {
+            case 'welcome':
+                $this->welcome = $head;
+                $this->headBytesMax = $head['head_bytes_max'] ?? $this->headBytesMax;
+                $this->payloadBytesMax = $head['payload_bytes_max'] ?? $this->payloadBytesMax;
+                return;
+            case 'refuse':
+                throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
+            case 'event':
+                $handling = new Handling($head['id'], $head['event'], $frame);
+                $this->isStopped = $this->isStopped || $handling->event === 'stop';
+                $this->waiting[] = $handling;
+                return;
+            case 'result':
+                $waiting = $this->calls[$head['id']] ?? null;
+                unset($this->calls[$head['id']]);
+                if ($waiting !== null) {
+                    $this->resume($waiting, $frame);
+                }
+                return;
+            case 'cancel':
+                // Its answer is still expected; what nobody wants any more need not begin.
+                return;
+            default:
+                throw new ServerException("a frame of the unknown type \"{$head['type']}\"");
+        }
+    }
+
+    /**
+     * Begins events that may begin.
+     */
+    private function begin(): void
+    {
+        $later = [];
+        while ($this->waiting !== [] && count($this->running) < $this->concurrency) {
+            $handling = array_shift($this->waiting);
+            $subject = $handling->subject();
+            if ($subject !== null && (isset($this->busy[$subject]) || isset($later[$subject]))) {
+                $later[$subject][] = $handling;
+                continue;
+            }
+            if ($subject !== null) {
+                $this->busy[$subject] = true;
+            }
+            $this->running[$handling->id] = $handling;
+            $this->run($handling);
+        }
+        // Ids rise with the arrival.
+        $left = array_merge($this->waiting, ...array_values($later));
+        usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
+        $this->waiting = $left;
+    }
+
+    private function run(Handling $handling): void
+    {
+        $handling->fiber = new Fiber(function () use ($handling): void {
+            try {
+                $members = in_array($handling->event, $this->events, true) ? ($this->handle)($handling) : [];
+                $this->answer($handling, $members);
+            } catch (Throwable $error) {
+                $this->answer($handling, ['failed' => self::described($error)]);
+            }
+        });
+        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->start());
+    }
+
+    private function resume(Handling $handling, ?Frame $result): void
+    {
+        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->resume($result));
+    }
+
+    private function enter(Handling $handling, Closure $go): void
+    {
+        [$before, $this->active, $outer, self::$current] = [$this->active, $handling, self::$current, $this];
+        try {
+            $go($handling->fiber);
+        } finally {
+            [$this->active, self::$current] = [$before, $outer];
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $members
+     */
+    private function answer(Handling $handling, array $members): void
+    {
+        [$head, $parts] = $handling->effects->take();
+        $answer = ['type' => 'answer', 'id' => $handling->id];
+        try {
+            $this->write($answer + $head + $members, $parts);
+        } catch (CallerException $error) {
+            // Too long, or not to be expressed: nothing of it is carried out.
+            $this->write($answer + ['failed' => $error->getMessage()]);
+        }
+        unset($this->running[$handling->id]);
+        $subject = $handling->subject();
+        if ($subject !== null) {
+            unset($this->busy[$subject]);
+        }
+    }
+
+    private function flush(Handling $handling): void
+    {
+        if (!$handling->effects->isEmpty()) {
+            [$head, $parts] = $handling->effects->take();
+            $this->write(['type' => 'effects', 'id' => $handling->id] + $head, $parts);
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     * @param list<string> $parts
+     */
+    private function write(array $head, array $parts = []): void
+    {
+        $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
+    }
+
+    private static function described(Throwable $error): string
+    {
+        return sprintf(
+            "%s: %s in %s:%d\n%s",
+            $error::class,
+            $error->getMessage(),
+            $error->getFile(),
+            $error->getLine(),
+            $error->getTraceAsString(),
+        );
+    }
+}
+
+namespace Veche\Worker;
+
+use JsonException;
+use Veche\Exception\CallerException;
+use Veche\Exception\ServerException;
+use Veche\Json;
+
+/**
+ * A frame between Veche and a worker: a head in JSON and a payload of bytes, which consists of parts.
+ *
+ * @internal
+ */
+final class Frame
+{
+    /** Bytes before the head: its length and the payload's, the least significant byte first. */
+    public const PREFIX_BYTES = 8;
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    public function __construct(public readonly array $head, public readonly string $payload = '')
+    {
+    }
+
+    /**
+     * Writes the bytes of a frame. Parts are numbered from 0; their lengths are in the head where they are several.
+     *
+     * @param array<string, mixed> $head
+     * @param list<string> $parts
+     * @throws CallerException if the head or the payload is longer than Veche takes
+     */
+    public static function encode(array $head, array $parts, int $headBytesMax, int $payloadBytesMax): string
+    {
+        if (count($parts) > 1) {
+            $head['parts'] = array_map(strlen(...), $parts);
+        }
+        $json = Json::encode($head);
+        $payload = implode('', $parts);
+        if (strlen($json) > $headBytesMax || strlen($payload) > $payloadBytesMax) {
+            throw new CallerException('more effects, or more data, than Veche takes at once');
+        }
+        return pack('VV', strlen($json), strlen($payload)) . $json . $payload;
+    }
+
+    /**
+     * @throws ServerException if the head is no JSON object
+     */
+    public static function read(string $head, string $payload): self
+    {
+        try {
+            $values = json_decode($head, true, 64, JSON_THROW_ON_ERROR | JSON_BIGINT_AS_STRING);
+        } catch (JsonException $error) {
+            throw new ServerException("a head that is no JSON: {$error->getMessage()}", 0, false, $error);
+        }
+        if (!is_array($values) || !is_string($values['type'] ?? null)) {
+            throw new ServerException('a head without a type');
+        }
+        return new self($values, $payload);
+    }
+
+    /**
+     * Returns the part with that number, or null where the head names none.
+     *
+     * @throws ServerException if there is no such part
+     */
+    public function part(?int $number): ?string
+    {
+        $lengths = $this->head['parts'] ?? [];
+        if ($number === null || ($lengths === [] && $number === 0)) {
+            return $number === null ? null : $this->payload;
+        }
+        if (!isset($lengths[$number]) || array_sum($lengths) !== strlen($this->payload)) {
+            throw new ServerException("no part $number");
+        }
+        return substr($this->payload, array_sum(array_slice($lengths, 0, $number)), $lengths[$number]);
+    }
+}
+
+namespace Veche\Worker;
+
+use Veche\Exception\ServerException;
+
+/**
+ * Cuts a stream of bytes into frames, however it was split on its way. It does no I/O.
+ *
+ * @internal
+ */
+final class FrameDecoder
+{
+    private string $buffer = '';
+    private int $start = 0;
+
+    public function __construct(
+        private readonly int $headBytesMax = 1 << 20,
+        private readonly int $payloadBytesMax = 16 << 20,
+    ) {
+    }
+
+    public function feed(string $bytes): void
+    {
+        if ($this->start > 0) {
+            $this->buffer = substr($this->buffer, $this->start);
+            $this->start = 0;
+        }
+        $this->buffer .= $bytes;
+    }
+
+    /**
+     * Returns the next whole frame; null: it takes more bytes.
+     *
+     * @throws ServerException if this is no stream of frames
+     */
+    public function next(): ?Frame
+    {
+        $available = strlen($this->buffer) - $this->start;
+        if ($available < 4) {
+            return null;
+        }
+        $head = unpack('V', $this->buffer, $this->start)[1];
+        if ($head === 0 || $head > $this->headBytesMax) {
+            throw new ServerException($head === 0 ? 'a frame without a head' : "a head of $head bytes");
+        }
+        if ($available < Frame::PREFIX_BYTES) {
+            return null;
+        }
+        $payload = unpack('V', $this->buffer, $this->start + 4)[1];
+        if ($payload > $this->payloadBytesMax) {
+            throw new ServerException("a payload of $payload bytes");
+        }
+        if ($available < Frame::PREFIX_BYTES + $head + $payload) {
+            return null;
+        }
+        $at = $this->start + Frame::PREFIX_BYTES;
+        $this->start = $at + $head + $payload;
+        return Frame::read(substr($this->buffer, $at, $head), substr($this->buffer, $at + $head, $payload));
+    }
+
+    /**
+     * Returns whether a frame has begun and not ended.
+     */
+    public function isWithinFrame(): bool
+    {
+        return strlen($this->buffer) > $this->start;
+    }
+}
+
+namespace Veche\Worker;
+
+use Fiber;
+
+/**
+ * One event that a handler works on.
+ *
+ * @internal
+ */
+final class Handling
+{
+    public readonly Effects $effects;
+    /** @var Fiber<mixed, mixed, mixed, mixed>|null */
+    public ?Fiber $fiber = null;
+
+    public function __construct(public readonly int $id, public readonly string $event, public readonly Frame $frame)
+    {
+        $this->effects = new Effects();
+    }
+
+    /**
+     * Returns the connection or client whose events stay in order; null: the event has none.
+     */
+    public function subject(): ?string
+    {
+        $head = $this->frame->head;
+        return $head['connection'] ?? $head['client']['id'] ?? null;
+    }
+}
+
+namespace Veche\Worker;
+
+use Veche\Exception\NetworkException;
+
+/**
+ * Carries bytes between an {@see Engine} and Veche's descriptor.
+ *
+ * @internal
+ */
+final class Runner
+{
+    private const READ_BYTES = 262144;
+
+    /**
+     * @param resource $stream
+     */
+    public function __construct(private $stream, private readonly Engine $engine)
+    {
+        stream_set_blocking($stream, false);
+        stream_set_read_buffer($stream, 0);
+        stream_set_write_buffer($stream, 0);
+    }
+
+    /**
+     * Runs until Veche has the worker stop, or is gone.
+     */
+    public function run(): void
+    {
+        while (true) {
+            $this->write($this->engine->takeOutput());
+            if ($this->engine->isOver()) {
+                return;
+            }
+            $wakesAt = $this->engine->wakesAt();
+            if ($this->await($wakesAt)) {
+                $bytes = fread($this->stream, self::READ_BYTES);
+                if (($bytes === '' || $bytes === false) && feof($this->stream)) {
+                    return;
+                }
+                $this->engine->receive((string) $bytes);
+            }
+            if ($wakesAt !== null) {
+                $this->engine->wake(self::now());
+            }
+        }
+    }
+
+    public static function now(): float
+    {
+        return hrtime(true) / 1e9;
+    }
+
+    private function await(?float $until): bool
+    {
+        $left = $until === null ? null : max(0.0, $until - self::now());
+        $seconds = $left === null ? null : (int) $left;
+        $read = [$this->stream];
+        $write = $except = [];
+        $microseconds = $left === null ? null : (int) ceil(($left - (int) $left) * 1e6);
+        return @stream_select($read, $write, $except, $seconds, $microseconds) === 1;
+    }
+
+    private function write(string $bytes): void
+    {
+        while ($bytes !== '') {
+            $written = @fwrite($this->stream, $bytes);
+            if ($written === false) {
+                throw new NetworkException('Veche is gone', 0, true);
+            }
+            if ($written === 0) {
+                $read = $except = [];
+                $write = [$this->stream];
+                @stream_select($read, $write, $except, 1);
+            }
+            $bytes = substr($bytes, $written);
+        }
+    }
+}
+
+namespace Veche\Worker;
+
+use Veche\AbstractClient;
+use Veche\Command;
+use Veche\Exception\VecheException;
+use Veche\Result\Reply;
+
+/**
+ * The calls of the API from within a handler, over the worker's own socket: no key, no HTTP. A call suspends its
+ * handler.
+ *
+ * @internal
+ */
+final class WorkerClient extends AbstractClient
+{
+    public function run(Command $command): mixed
+    {
+        if ($command->method === 'batch') {
+            return array_map($this->reply(...), $command->commands);
+        }
+        $result = Engine::current()->call('api', ['method' => $command->method], $command->body());
+        return $command->answered((string) $result->part($result->head['data'] ?? 0));
+    }
+
+    /**
+     * Within a process each command of a batch is a call of its own.
+     */
+    private function reply(Command $command): Reply
+    {
+        try {
+            return new Reply($this->run($command));
+        } catch (VecheException $error) {
+            return new Reply(null, $error);
+        }
     }
 }

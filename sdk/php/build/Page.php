@@ -25,6 +25,7 @@ final class Page
             'Veche\Client', 'Veche\LineClient', 'Veche\Publisher', 'Veche\ClientInterface', 'Veche\Command',
             'Veche\PublishOptions', 'Veche\Binary', 'Veche\Json', 'Veche\Position',
         ],
+        'Applications' => ['Veche\App', 'Veche\Connection', 'Veche\Request', 'Veche\Response', 'Veche\Hook'],
         'Results' => 'Veche\Result',
         'Errors' => ['Veche\Fault', 'Veche\ErrorCode', 'Veche\Exception'],
         'Tokens' => 'Veche\Token',

@@ -53,8 +53,8 @@ final class Source
     {
         $code = (string) file_get_contents($path);
         $isClass = preg_match('/^(?:abstract |final )*(?:class|interface|enum|trait) (\w+)([^{]*)\{/m', $code, $head);
-        if (preg_match('/^namespace ([\w\\\\]+);$/m', $code, $namespace) !== 1 || $isClass !== 1) {
-            throw new RuntimeException("$path: no namespace, or no class");
+        if (preg_match('/^namespace ([\w\\\\]+);$/m', $code, $namespace) !== 1) {
+            throw new RuntimeException("$path: no namespace");
         }
         preg_match_all('/^use ([\w\\\\]+);$/m', $code, $uses);
         $imported = [];
@@ -62,10 +62,12 @@ final class Source
             $imported[substr((string) strrchr("\\$name", '\\'), 1)] = $name;
         }
         // `: int` of an enumeration names no class.
-        $parents = preg_replace('/^:\s*\w+|\b(?:extends|implements)\b/', ' ', $head[2]);
+        $parents = preg_replace('/^:\s*\w+|\b(?:extends|implements)\b/', ' ', $head[2] ?? '');
         $names = preg_split('/[\s,]+/', (string) $parents, -1, PREG_SPLIT_NO_EMPTY);
         $full = static fn (string $name): string => $imported[$name] ?? "$namespace[1]\\$name";
         $body = (string) preg_replace('/^<\?php\s+declare\(strict_types=1\);\s+/', '', $code);
-        return new self($path, "$namespace[1]\\$head[1]", rtrim($body) . "\n", array_map($full, $names ?: []));
+        // A file of functions declares no class, and its key is the file.
+        $class = $isClass === 1 ? "$namespace[1]\\$head[1]" : $path;
+        return new self($path, $class, rtrim($body) . "\n", array_map($full, $names ?: []));
     }
 }

@@ -18,5 +18,6 @@ $sources = Source::all(dirname(__DIR__) . '/src');
 foreach ($sources as $source) {
     require_once $source->path;
 }
-$page = (new Page(array_map(static fn (Source $source): string => $source->class, $sources)))->render();
+$classes = array_map(static fn (Source $source): string => $source->class, $sources);
+$page = (new Page(array_values(array_filter($classes, static fn (string $one): bool => !is_file($one)))))->render();
 output(dirname(__DIR__, 3) . '/docs/reference/php.md', $page, in_array('--check', $argv, true));

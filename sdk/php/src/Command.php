@@ -7,6 +7,7 @@ namespace Veche;
 use Closure;
 use Veche\Exception\CallerException;
 use Veche\Exception\ServerException;
+use Veche\Exception\VecheException;
 use Veche\Result\ClientInfo;
 use Veche\Result\ConnectionInfo;
 use Veche\Result\Fields;
@@ -314,6 +315,22 @@ final class Command
     public function result(Fields $result): mixed
     {
         return ($this->decode)($result);
+    }
+
+    /**
+     * Decodes an answer, `{"result":…}` or `{"error":…}`; of a batch it is the replies themselves.
+     *
+     * @internal
+     * @throws VecheException
+     */
+    public function answered(string $json): mixed
+    {
+        $answer = Fields::decode($json) ?? throw new ServerException('unexpected answer: no JSON object', 0, true);
+        if ($answer->has('error')) {
+            $error = $answer->object('error');
+            throw ErrorCode::exception($error->int('code'), $error->string('message'), $this->publishes());
+        }
+        return $this->result($answer->object('result'));
     }
 
     private function reply(Fields $reply): Reply

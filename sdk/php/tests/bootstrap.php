@@ -7,6 +7,10 @@ if (getenv('VECHE_SDK') === 'single') {
     require __DIR__ . '/../veche.php';
 }
 
+if (getenv('VECHE_SDK') !== 'single') {
+    require __DIR__ . '/../src/functions.php';
+}
+
 spl_autoload_register(static function (string $class): void {
     $folders = ['Veche\\Tests\\' => __DIR__];
     if (getenv('VECHE_SDK') !== 'single') {

@@ -1,0 +1,152 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche;
+
+use Veche\Exception\CallerException;
+use Veche\Worker\Effects;
+
+/**
+ * A WebSocket connection, as a handler sees it. Veche holds the connection; what is wanted of it here is done when the
+ * handler returns, or calls something that waits.
+ */
+final class Connection
+{
+    private ?string $protocol = null;
+    private ?string $named = null;
+
+    /**
+     * @param string $id Id of the connection; {@see App::connection()} makes a connection of it elsewhere.
+     * @param string|null $user The user, where the route or the `open` handler has named one.
+     * @param array<string, bool|int|float|string> $attributes
+     * @param Request|null $request The handshake, in an `open` handler.
+     * @internal Handlers are given connections.
+     */
+    public function __construct(
+        private readonly Effects $effects,
+        public readonly string $id,
+        public readonly ?string $user = null,
+        private array $attributes = [],
+        public readonly ?Request $request = null,
+        private readonly bool $isOwn = true,
+    ) {
+    }
+
+    /**
+     * Sends a text message.
+     */
+    public function send(string $text): void
+    {
+        $this->effect('send', ['data' => $this->effects->keep($text)]);
+    }
+
+    /**
+     * Sends a binary message.
+     */
+    public function sendBinary(string $bytes): void
+    {
+        $this->effect('send', ['data_kind' => 'binary', 'data' => $this->effects->keep($bytes)]);
+    }
+
+    /**
+     * Closes the connection.
+     *
+     * @param int $code 1000, or from 3000 to 4999.
+     * @param string $reason At most 123 bytes.
+     */
+    public function close(int $code = 1000, string $reason = ''): void
+    {
+        $this->effect('close', ['code' => $code, 'reason' => $reason === '' ? null : $reason]);
+    }
+
+    /**
+     * Subscribes the connection to a channel.
+     */
+    public function subscribe(string $channel): void
+    {
+        $this->effect('subscribe', ['channel' => $channel]);
+    }
+
+    /**
+     * Unsubscribes the connection from a channel.
+     */
+    public function unsubscribe(string $channel): void
+    {
+        $this->effect('unsubscribe', ['channel' => $channel]);
+    }
+
+    /**
+     * Returns an attribute of the connection.
+     */
+    public function get(string $name): bool|int|float|string|null
+    {
+        return $this->attributes[$name] ?? null;
+    }
+
+    /**
+     * Sets an attribute of the connection; null removes it. Veche keeps attributes, so they outlive this process.
+     *
+     * ```php
+     * $conn->set('visits', ($conn->get('visits') ?? 0) + 1);
+     * ```
+     */
+    public function set(string $name, bool|int|float|string|null $value): void
+    {
+        if ($value === null) {
+            unset($this->attributes[$name]);
+        } else {
+            $this->attributes[$name] = $value;
+        }
+        $this->effect('attributes', ['set' => (object) [$name => $value]]);
+    }
+
+    /**
+     * Names the user of the connection. Only in an `open` handler.
+     *
+     * @throws CallerException
+     */
+    public function identify(string $user): void
+    {
+        $this->inOpen();
+        $this->named = $user;
+    }
+
+    /**
+     * Chooses one of the subprotocols that the client offers. Only in an `open` handler.
+     *
+     * @throws CallerException
+     */
+    public function chooseProtocol(string $protocol): void
+    {
+        $this->inOpen();
+        $this->protocol = $protocol;
+    }
+
+    /**
+     * Returns the reply to an open event.
+     *
+     * @internal
+     * @return array<string, string>
+     */
+    public function reply(): array
+    {
+        $reply = ['user' => $this->named, 'protocol' => $this->protocol];
+        return array_filter($reply, static fn (?string $one): bool => $one !== null);
+    }
+
+    private function inOpen(): void
+    {
+        if ($this->request === null) {
+            throw new CallerException('this is possible in an open handler only');
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function effect(string $effect, array $head): void
+    {
+        $this->effects->add($effect, ['connection' => $this->isOwn ? null : $this->id] + $head);
+    }
+}

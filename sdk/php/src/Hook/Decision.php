@@ -1,0 +1,21 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\Hook;
+
+use Veche\Worker\Effects;
+
+/**
+ * What a handler decides about a command: a {@see Grant}, a {@see Refusal}, or a {@see Disconnection}.
+ */
+interface Decision
+{
+    /**
+     * Returns the reply of the answer, with its data kept in the effects.
+     *
+     * @internal
+     * @return array<string, mixed>
+     */
+    public function reply(Effects $effects): array;
+}

@@ -1,0 +1,297 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\Testing;
+
+use LogicException;
+use Veche\App;
+use Veche\Response;
+use Veche\Worker\Engine;
+use Veche\Worker\Frame;
+use Veche\Worker\FrameDecoder;
+
+/**
+ * Runs an application without a server: the tester speaks Veche's side of the protocol in memory.
+ *
+ * ```php
+ * $tester = new Veche\Testing\AppTester($app);
+ * $ann = $tester->open('/chat/7?user=ann', parameters: ['room' => '7']);
+ * $ann->say('hello');
+ * self::assertSame(['hello'], $ann->received());
+ * ```
+ *
+ * Publications and pushes reach the tester's own connections. `Veche\sleep` takes no time. Calls of `$app->client()` go
+ * to the {@see FakeClient} in `$client`.
+ */
+final class AppTester
+{
+    public readonly FakeClient $client;
+
+    /** @var list<string> What handlers have written to the log, and why they failed. */
+    public array $log = [];
+
+    private Engine $engine;
+    private FrameDecoder $decoder;
+    private int $lastId = 0;
+    /** @var array<string, TestConnection> */
+    private array $connections = [];
+
+    /**
+     * @param array<string, mixed> $options Options of the application, as its configuration would have them.
+     */
+    public function __construct(App $app, array $options = [])
+    {
+        $this->client = new FakeClient();
+        $app->useClient($this->client);
+        $this->engine = $app->engine();
+        $this->decoder = new FrameDecoder();
+        $this->decoder->feed($this->engine->takeOutput());
+        $hello = $this->decoder->next()?->head ?? throw new LogicException('no hello');
+        $this->give([
+            'type' => 'welcome',
+            'version' => 1,
+            'codec' => 'json',
+            'app' => 'test',
+            'instance' => 1,
+            'events' => $hello['events'],
+            'calls' => [],
+            'head_bytes_max' => 1 << 20,
+            'payload_bytes_max' => 16 << 20,
+            'options' => (object) $options,
+        ]);
+        $this->event('start', []);
+    }
+
+    /**
+     * Opens a connection. Whether the application has refused it says `refusedWith`.
+     *
+     * @param string $target Path and query.
+     * @param string|null $user The user, where the route names one.
+     * @param array<string, string> $headers
+     * @param array<string, string> $parameters Parameters of the route's path.
+     */
+    public function open(
+        string $target = '/',
+        ?string $user = null,
+        array $headers = [],
+        array $parameters = [],
+    ): TestConnection {
+        $connection = new TestConnection($this, '0.' . (count($this->connections) + 1) . '.1', $user);
+        $this->connections[$connection->id] = $connection;
+        $request = self::requestHead('GET', $target, $headers, $parameters);
+        $answer = $this->event('open', ['connection' => $connection->id, 'user' => $user, 'request' => $request]);
+        $reply = $answer->head['reply'] ?? [];
+        $connection->user = $reply['user'] ?? $user;
+        $connection->protocol = $reply['protocol'] ?? null;
+        $connection->refusedWith = isset($answer->head['failed']) ? 500 : $reply['status'] ?? null;
+        if ($connection->refusedWith !== null) {
+            unset($this->connections[$connection->id]);
+        }
+        return $connection;
+    }
+
+    /**
+     * Makes an HTTP request.
+     *
+     * @param array<string, string> $headers
+     * @param array<string, string> $parameters Parameters of the route's path.
+     */
+    public function request(
+        string $method,
+        string $target,
+        string $body = '',
+        array $headers = [],
+        array $parameters = [],
+    ): Response {
+        $request = self::requestHead($method, $target, $headers, $parameters);
+        $head = ['connection' => '0.0.1', 'request' => $request, 'data' => 0];
+        $answer = $this->event('request', $head, $body);
+        if (isset($answer->head['failed'])) {
+            return new Response(500, "internal error\n");
+        }
+        $reply = $answer->head['reply'];
+        $found = [];
+        foreach ($reply['headers'] ?? [] as [$name, $value]) {
+            $found[$name][] = $value;
+        }
+        $single = static fn (array $values): array|string => count($values) === 1 ? $values[0] : $values;
+        $content = $answer->part($reply['body'] ?? null) ?? '';
+        return new Response($reply['status'] ?? 200, $content, array_map($single, $found));
+    }
+
+    /**
+     * Has the application decide about a command of a client of Centrifugo's protocol.
+     *
+     * @param string $event Such as `subscribe`.
+     * @param array<string, mixed> $head Such as `['channel' => 'room:1']`.
+     * @param mixed $data Sent as JSON.
+     * @return array<string, mixed> The reply: `result`, `error` or `disconnect`. Data in a result are decoded.
+     */
+    public function command(string $event, array $head = [], mixed $data = null, ?string $user = null): array
+    {
+        $client = ['id' => '0.0.2', 'transport' => 'websocket', 'protocol' => 'json', 'remote' => '127.0.0.1'];
+        $head += ['client' => $client, 'user' => $user, 'data_kind' => 'json', 'data' => 0];
+        $answer = $this->event($event, $head, json_encode($data, JSON_THROW_ON_ERROR));
+        $reply = $answer->head['reply'] ?? [];
+        foreach (['info', 'data', 'meta'] as $name) {
+            if (isset($reply['result'][$name])) {
+                $part = (string) $answer->part($reply['result'][$name]);
+                $reply['result'][$name] = isset($reply['result']["{$name}_kind"]) ? $part : json_decode($part, true);
+            }
+        }
+        return $reply;
+    }
+
+    /**
+     * Stops the application.
+     */
+    public function stop(): void
+    {
+        $this->event('stop', []);
+    }
+
+    /**
+     * @internal
+     */
+    public function message(TestConnection $from, string $data, string $kind): void
+    {
+        $this->on('message', $from, ['data_kind' => $kind, 'data' => 0], $data);
+    }
+
+    /**
+     * @internal
+     */
+    public function close(TestConnection $from, int $code, string $reason): void
+    {
+        $this->on('close', $from, ['code' => $code, 'reason' => $reason]);
+        $from->closeCode ??= $code;
+        unset($this->connections[$from->id]);
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function on(string $event, TestConnection $from, array $head, string $data = ''): void
+    {
+        if (!isset($this->connections[$from->id]) || $from->closeCode !== null) {
+            throw new LogicException('the connection is closed');
+        }
+        $head += ['connection' => $from->id, 'user' => $from->user];
+        $head += ['attributes' => $from->attributes === [] ? null : $from->attributes];
+        $answer = $this->event($event, $head, $data);
+        if (isset($answer->head['failed']) && $event === 'message') {
+            $from->closeCode = 1011;
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function event(string $event, array $head, string $data = ''): Frame
+    {
+        $id = ++$this->lastId;
+        $present = array_filter($head, static fn (mixed $one): bool => $one !== null);
+        $this->give(['type' => 'event', 'id' => $id, 'event' => $event] + $present, $data);
+        while (true) {
+            $this->decoder->feed($this->engine->takeOutput());
+            while (($frame = $this->decoder->next()) !== null) {
+                $this->carryOut($frame, $head['connection'] ?? '');
+                if ($frame->head['type'] === 'answer' && $frame->head['id'] === $id) {
+                    return $frame;
+                }
+            }
+            $wakesAt = $this->engine->wakesAt() ?? throw new LogicException('the handler waits for what never comes');
+            $this->engine->wake($wakesAt);
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     */
+    private function give(array $head, string $payload = ''): void
+    {
+        $parts = $payload === '' ? [] : [$payload];
+        $this->engine->receive(Frame::encode($head, $parts, 1 << 20, 16 << 20));
+    }
+
+    private function carryOut(Frame $frame, string $own): void
+    {
+        foreach ($frame->head['effects'] ?? [] as $effect) {
+            $of = $this->connections[$effect['connection'] ?? $own] ?? null;
+            $data = (string) $frame->part($effect['data'] ?? null);
+            match ($effect['effect']) {
+                'send' => $of?->deliver($data),
+                'push' => $this->deliver(
+                    static fn (TestConnection $one): bool => $one->user === $effect['user'],
+                    $data,
+                ),
+                'publish' => $this->deliver(
+                    static fn (TestConnection $one): bool => isset($one->channels[$effect['channel']]),
+                    $data,
+                ),
+                'log' => $this->log[] = $effect['text'],
+                default => $of === null ? null : self::change($of, $effect),
+            };
+        }
+        if (isset($frame->head['failed'])) {
+            $this->log[] = $frame->head['failed'];
+        }
+    }
+
+    /**
+     * @param callable(TestConnection): bool $isMeant
+     */
+    private function deliver(callable $isMeant, string $data): void
+    {
+        foreach (array_filter($this->connections, $isMeant) as $connection) {
+            $connection->deliver($data);
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $effect
+     */
+    private static function change(TestConnection $of, array $effect): void
+    {
+        switch ($effect['effect']) {
+            case 'subscribe':
+                $of->channels[$effect['channel']] = true;
+                break;
+            case 'unsubscribe':
+                unset($of->channels[$effect['channel']]);
+                break;
+            case 'attributes':
+                $set = array_merge($of->attributes, $effect['set']);
+                $of->attributes = array_filter($set, static fn (mixed $one): bool => $one !== null);
+                break;
+            case 'close':
+                $of->closeCode = $effect['code'] ?? 1000;
+                $of->closeReason = $effect['reason'] ?? '';
+                break;
+        }
+    }
+
+    /**
+     * @param array<string, string> $headers
+     * @param array<string, string> $parameters
+     * @return array<string, mixed>
+     */
+    private static function requestHead(string $method, string $target, array $headers, array $parameters): array
+    {
+        [$path, $query] = explode('?', $target, 2) + [1 => ''];
+        $pairs = static fn (array $values): array => array_map(
+            static fn (string $name, string $value): array => [$name, $value],
+            array_keys($values),
+            $values,
+        );
+        return [
+            'method' => $method,
+            'path' => $path,
+            'query' => $query,
+            'headers' => $pairs(array_change_key_case($headers)),
+            'params' => $pairs($parameters),
+            'remote' => '127.0.0.1',
+        ];
+    }
+}

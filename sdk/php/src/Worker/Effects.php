@@ -1,0 +1,75 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\Worker;
+
+use Veche\Binary;
+use Veche\Json;
+
+/**
+ * What a handler wants done, in order, and the data of it.
+ *
+ * @internal
+ */
+final class Effects
+{
+    /** @var list<array<string, mixed>> */
+    private array $heads = [];
+    /** @var list<string> */
+    private array $parts = [];
+
+    /**
+     * @param array<string, mixed> $head Members that are null are left out.
+     */
+    public function add(string $effect, array $head = []): void
+    {
+        $this->heads[] = ['effect' => $effect] + array_filter($head, static fn (mixed $one): bool => $one !== null);
+    }
+
+    /**
+     * Keeps data and returns the number of its part. What was kept last is not kept twice, so a message to many
+     * connections travels once.
+     */
+    public function keep(string $data): int
+    {
+        $last = count($this->parts) - 1;
+        if ($last < 0 || $this->parts[$last] !== $data) {
+            $this->parts[] = $data;
+            $last++;
+        }
+        return $last;
+    }
+
+    /**
+     * Keeps data of a publication: text, bytes, or anything else as JSON. Returns what an effect says of them.
+     *
+     * @return array{data: int, data_kind?: string}
+     */
+    public function data(mixed $data): array
+    {
+        return match (true) {
+            is_string($data) => ['data' => $this->keep($data)],
+            $data instanceof Binary => ['data_kind' => 'binary', 'data' => $this->keep($data->bytes)],
+            default => ['data_kind' => 'json', 'data' => $this->keep(Json::encode($data))],
+        };
+    }
+
+    public function isEmpty(): bool
+    {
+        return $this->heads === [];
+    }
+
+    /**
+     * Returns the members of a head and the parts, and begins again.
+     *
+     * @return array{array<string, mixed>, list<string>}
+     */
+    public function take(): array
+    {
+        $taken = [$this->heads === [] ? [] : ['effects' => $this->heads], $this->parts];
+        $this->heads = [];
+        $this->parts = [];
+        return $taken;
+    }
+}

@@ -1,0 +1,333 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\Worker;
+
+use Closure;
+use Fiber;
+use Throwable;
+use Veche\Exception\CallerException;
+use Veche\Exception\ServerException;
+use Veche\Exception\VecheException;
+
+/**
+ * A worker's side of the runtime protocol: bytes in, handlers in Fibers, bytes out. It does no I/O and reads no clock.
+ *
+ * Events of one connection are handled in order, one at a time; of different connections at most `concurrency` at once.
+ *
+ * @internal
+ */
+final class Engine
+{
+    private const VERSION = 1;
+
+    private static ?self $current = null;
+
+    private FrameDecoder $decoder;
+    private string $output = '';
+    /** @var array<int, Handling> Begun, by id. */
+    private array $running = [];
+    /** @var list<Handling> Not begun, in the order of their arrival. */
+    private array $waiting = [];
+    /** @var array<string, true> Connections whose event is being handled. */
+    private array $busy = [];
+    /** @var array<int, Handling> Handlers that wait for the result of a call, by the call's id. */
+    private array $calls = [];
+    /** @var list<array{float, Handling}> */
+    private array $timers = [];
+    private ?Handling $active = null;
+    private int $lastCall = 0;
+    private bool $isStopped = false;
+    private int $headBytesMax = 1 << 20;
+    private int $payloadBytesMax = 16 << 20;
+    /** @var array<string, mixed> */
+    private array $welcome = [];
+
+    /**
+     * @param list<string> $events Names of the events that are handled.
+     * @param Closure(Handling): array<string, mixed> $handle Returns further members of the answer's head; data
+     *     that they refer to are kept in the handling's effects.
+     */
+    public function __construct(
+        private readonly array $events,
+        private readonly int $concurrency,
+        private readonly Closure $handle,
+    ) {
+        $this->decoder = new FrameDecoder();
+        $this->write(array_filter([
+            'type' => 'hello',
+            'versions' => [self::VERSION],
+            'sdk' => 'veche-php/0.1.0',
+            'pid' => getmypid() ?: null,
+            'events' => $events,
+            'concurrency' => $concurrency > 1 ? $concurrency : null,
+        ], static fn (mixed $one): bool => $one !== null));
+    }
+
+    /**
+     * Returns the engine that runs the handler that is calling.
+     *
+     * @throws CallerException outside of handlers
+     */
+    public static function current(): self
+    {
+        return self::$current ?? throw new CallerException('this is possible in a handler of a worker only');
+    }
+
+    /**
+     * Takes bytes of Veche, and runs handlers as far as they go.
+     *
+     * @throws VecheException if Veche refuses the worker, or this is not Veche
+     */
+    public function receive(string $bytes): void
+    {
+        $this->decoder->feed($bytes);
+        while (($frame = $this->decoder->next()) !== null) {
+            $this->take($frame);
+            $this->begin();
+        }
+    }
+
+    /**
+     * Returns what is to be written, and forgets it.
+     */
+    public function takeOutput(): string
+    {
+        [$output, $this->output] = [$this->output, ''];
+        return $output;
+    }
+
+    /**
+     * Returns when the next handler that sleeps is due; null: none sleeps.
+     */
+    public function wakesAt(): ?float
+    {
+        return $this->timers === [] ? null : min(array_column($this->timers, 0));
+    }
+
+    /**
+     * Goes on with handlers whose sleep is over.
+     */
+    public function wake(float $now): void
+    {
+        $due = array_filter($this->timers, static fn (array $timer): bool => $timer[0] <= $now);
+        usort($due, static fn (array $a, array $b): int => $a[0] <=> $b[0]);
+        $this->timers = array_values(array_filter($this->timers, static fn (array $timer): bool => $timer[0] > $now));
+        foreach ($due as [, $handling]) {
+            $this->resume($handling, null);
+        }
+        $this->begin();
+    }
+
+    /**
+     * Returns whether the worker is to end: it was told to stop, and nothing is left in hand.
+     */
+    public function isOver(): bool
+    {
+        return $this->isStopped && $this->running === [] && $this->waiting === [];
+    }
+
+    /**
+     * Returns the members of Veche's welcome, such as `app`, `instance` and `options`.
+     *
+     * @return array<string, mixed>
+     */
+    public function welcome(): array
+    {
+        return $this->welcome;
+    }
+
+    /**
+     * Returns the effects of the handler that is calling.
+     */
+    public function effects(): Effects
+    {
+        return $this->active()->effects;
+    }
+
+    /**
+     * Suspends the handler that is calling until that time.
+     */
+    public function sleepUntil(float $time): void
+    {
+        $handling = $this->active();
+        $this->timers[] = [$time, $handling];
+        Fiber::suspend();
+    }
+
+    /**
+     * Makes a call and suspends the handler that is calling until its result has come.
+     *
+     * @param array<string, mixed> $head Members of the call; null leaves one out.
+     * @throws CallerException if Veche refuses the call
+     */
+    public function call(string $call, array $head, ?string $data = null): Frame
+    {
+        $handling = $this->active();
+        $id = ++$this->lastCall;
+        // What the handler wanted before comes first.
+        $this->flush($handling);
+        $members = ['type' => 'call', 'id' => $id, 'event' => $handling->id, 'call' => $call] + $head;
+        $members += ['data' => $data === null ? null : 0];
+        $this->write(
+            array_filter($members, static fn (mixed $one): bool => $one !== null),
+            $data === null ? [] : [$data],
+        );
+        $this->calls[$id] = $handling;
+        $result = Fiber::suspend();
+        $error = $result->head['error'] ?? null;
+        if ($error !== null) {
+            throw new CallerException("$call: {$error['message']}");
+        }
+        return $result;
+    }
+
+    /**
+     * Writes the answers of handlers that an end of the process interrupts.
+     */
+    public function fail(string $why): void
+    {
+        foreach ($this->running as $handling) {
+            $this->answer($handling, ['failed' => $why]);
+        }
+    }
+
+    private function active(): Handling
+    {
+        return $this->active ?? throw new CallerException('this is possible in a handler of a worker only');
+    }
+
+    private function take(Frame $frame): void
+    {
+        $head = $frame->head;
+        switch ($head['type']) {
+            case 'welcome':
+                $this->welcome = $head;
+                $this->headBytesMax = $head['head_bytes_max'] ?? $this->headBytesMax;
+                $this->payloadBytesMax = $head['payload_bytes_max'] ?? $this->payloadBytesMax;
+                return;
+            case 'refuse':
+                throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
+            case 'event':
+                $handling = new Handling($head['id'], $head['event'], $frame);
+                $this->isStopped = $this->isStopped || $handling->event === 'stop';
+                $this->waiting[] = $handling;
+                return;
+            case 'result':
+                $waiting = $this->calls[$head['id']] ?? null;
+                unset($this->calls[$head['id']]);
+                if ($waiting !== null) {
+                    $this->resume($waiting, $frame);
+                }
+                return;
+            case 'cancel':
+                // Its answer is still expected; what nobody wants any more need not begin.
+                return;
+            default:
+                throw new ServerException("a frame of the unknown type \"{$head['type']}\"");
+        }
+    }
+
+    /**
+     * Begins events that may begin.
+     */
+    private function begin(): void
+    {
+        $later = [];
+        while ($this->waiting !== [] && count($this->running) < $this->concurrency) {
+            $handling = array_shift($this->waiting);
+            $subject = $handling->subject();
+            if ($subject !== null && (isset($this->busy[$subject]) || isset($later[$subject]))) {
+                $later[$subject][] = $handling;
+                continue;
+            }
+            if ($subject !== null) {
+                $this->busy[$subject] = true;
+            }
+            $this->running[$handling->id] = $handling;
+            $this->run($handling);
+        }
+        // Ids rise with the arrival.
+        $left = array_merge($this->waiting, ...array_values($later));
+        usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
+        $this->waiting = $left;
+    }
+
+    private function run(Handling $handling): void
+    {
+        $handling->fiber = new Fiber(function () use ($handling): void {
+            try {
+                $members = in_array($handling->event, $this->events, true) ? ($this->handle)($handling) : [];
+                $this->answer($handling, $members);
+            } catch (Throwable $error) {
+                $this->answer($handling, ['failed' => self::described($error)]);
+            }
+        });
+        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->start());
+    }
+
+    private function resume(Handling $handling, ?Frame $result): void
+    {
+        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->resume($result));
+    }
+
+    private function enter(Handling $handling, Closure $go): void
+    {
+        [$before, $this->active, $outer, self::$current] = [$this->active, $handling, self::$current, $this];
+        try {
+            $go($handling->fiber);
+        } finally {
+            [$this->active, self::$current] = [$before, $outer];
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $members
+     */
+    private function answer(Handling $handling, array $members): void
+    {
+        [$head, $parts] = $handling->effects->take();
+        $answer = ['type' => 'answer', 'id' => $handling->id];
+        try {
+            $this->write($answer + $head + $members, $parts);
+        } catch (CallerException $error) {
+            // Too long, or not to be expressed: nothing of it is carried out.
+            $this->write($answer + ['failed' => $error->getMessage()]);
+        }
+        unset($this->running[$handling->id]);
+        $subject = $handling->subject();
+        if ($subject !== null) {
+            unset($this->busy[$subject]);
+        }
+    }
+
+    private function flush(Handling $handling): void
+    {
+        if (!$handling->effects->isEmpty()) {
+            [$head, $parts] = $handling->effects->take();
+            $this->write(['type' => 'effects', 'id' => $handling->id] + $head, $parts);
+        }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     * @param list<string> $parts
+     */
+    private function write(array $head, array $parts = []): void
+    {
+        $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
+    }
+
+    private static function described(Throwable $error): string
+    {
+        return sprintf(
+            "%s: %s in %s:%d\n%s",
+            $error::class,
+            $error->getMessage(),
+            $error->getFile(),
+            $error->getLine(),
+            $error->getTraceAsString(),
+        );
+    }
+}

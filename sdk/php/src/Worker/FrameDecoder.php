@@ -1,0 +1,71 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Veche\Worker;
+
+use Veche\Exception\ServerException;
+
+/**
+ * Cuts a stream of bytes into frames, however it was split on its way. It does no I/O.
+ *
+ * @internal
+ */
+final class FrameDecoder
+{
+    private string $buffer = '';
+    private int $start = 0;
+
+    public function __construct(
+        private readonly int $headBytesMax = 1 << 20,
+        private readonly int $payloadBytesMax = 16 << 20,
+    ) {
+    }
+
+    public function feed(string $bytes): void
+    {
+        if ($this->start > 0) {
+            $this->buffer = substr($this->buffer, $this->start);
+            $this->start = 0;
+        }
+        $this->buffer .= $bytes;
+    }
+
+    /**
+     * Returns the next whole frame; null: it takes more bytes.
+     *
+     * @throws ServerException if this is no stream of frames
+     */
+    public function next(): ?Frame
+    {
+        $available = strlen($this->buffer) - $this->start;
+        if ($available < 4) {
+            return null;
+        }
+        $head = unpack('V', $this->buffer, $this->start)[1];
+        if ($head === 0 || $head > $this->headBytesMax) {
+            throw new ServerException($head === 0 ? 'a frame without a head' : "a head of $head bytes");
+        }
+        if ($available < Frame::PREFIX_BYTES) {
+            return null;
+        }
+        $payload = unpack('V', $this->buffer, $this->start + 4)[1];
+        if ($payload > $this->payloadBytesMax) {
+            throw new ServerException("a payload of $payload bytes");
+        }
+        if ($available < Frame::PREFIX_BYTES + $head + $payload) {
+            return null;
+        }
+        $at = $this->start + Frame::PREFIX_BYTES;
+        $this->start = $at + $head + $payload;
+        return Frame::read(substr($this->buffer, $at, $head), substr($this->buffer, $at + $head, $payload));
+    }
+
+    /**
+     * Returns whether a frame has begun and not ended.
+     */
+    public function isWithinFrame(): bool
+    {
+        return strlen($this->buffer) > $this->start;
+    }
+}
