@@ -753,7 +753,7 @@ final class App
     public function pushTo(string $user, mixed $data): void
     {
         $effects = Engine::current()->effects();
-        $effects->add('push', ['user' => $user] + $effects->data($data));
+        $effects->add(['effect' => 'push', 'user' => $user] + $effects->data($data));
     }
 
     /**
@@ -762,7 +762,7 @@ final class App
     public function publishTo(string $channel, mixed $data): void
     {
         $effects = Engine::current()->effects();
-        $effects->add('publish', ['channel' => $channel] + $effects->data($data));
+        $effects->add(['effect' => 'publish', 'channel' => $channel] + $effects->data($data));
     }
 
     /**
@@ -1511,7 +1511,7 @@ final class Connection
      */
     public function close(int $code = 1000, string $reason = ''): void
     {
-        $this->effect('close', ['code' => $code, 'reason' => $reason === '' ? null : $reason]);
+        $this->effect('close', ['code' => $code] + ($reason === '' ? [] : ['reason' => $reason]));
     }
 
     /**
@@ -1601,7 +1601,8 @@ final class Connection
      */
     private function effect(string $effect, array $head): void
     {
-        $this->effects->add($effect, ['connection' => $this->isOwn ? null : $this->id] + $head);
+        $whose = $this->isOwn ? ['effect' => $effect] : ['effect' => $effect, 'connection' => $this->id];
+        $this->effects->add($whose + $head);
     }
 }
 
@@ -5392,11 +5393,11 @@ final class Effects
     private array $parts = [];
 
     /**
-     * @param array<string, mixed> $head Members that are null are left out.
+     * @param array<string, mixed> $head
      */
-    public function add(string $effect, array $head = []): void
+    public function add(array $head): void
     {
-        $this->heads[] = ['effect' => $effect] + array_filter($head, static fn (mixed $one): bool => $one !== null);
+        $this->heads[] = $head;
     }
 
     /**
@@ -5468,6 +5469,8 @@ final class Engine
 
     private static ?self $current = null;
 
+    /** @var array<string, true> */
+    private readonly array $events;
     private FrameDecoder $decoder;
     private string $output = '';
     /** @var array<int, Handling> Begun, by id. */
@@ -5480,6 +5483,8 @@ final class Engine
     private array $calls = [];
     /** @var list<array{float, Handling}> */
     private array $timers = [];
+    /** @var list<Fiber<mixed, mixed, mixed, mixed>> */
+    private array $idle = [];
     private ?Handling $active = null;
     private int $lastCall = 0;
     private bool $isStopped = false;
@@ -5494,11 +5499,12 @@ final class Engine
      *     that they refer to are kept in the handling's effects.
      */
     public function __construct(
-        private readonly array $events,
+        array $events,
         private readonly int $concurrency,
         private readonly Closure $handle,
     ) {
         $this->decoder = new FrameDecoder();
+        $this->events = array_fill_keys($events, true);
         $this->write(array_filter([
             'type' => 'hello',
             'versions' => [self::VERSION],
@@ -5529,7 +5535,9 @@ final class Engine
         $this->decoder->feed($bytes);
         while (($frame = $this->decoder->next()) !== null) {
             $this->take($frame);
-            $this->begin();
+            if ($this->waiting !== []) {
+                $this->begin();
+            }
         }
     }
 
@@ -5656,7 +5664,7 @@ final class Engine
             case 'event':
                 $handling = new Handling($head['id'], $head['event'], $frame);
                 $this->isStopped = $this->isStopped || $handling->event === 'stop';
-                $this->waiting[] = $handling;
+                $this->accept($handling);
                 return;
             case 'result':
                 $waiting = $this->calls[$head['id']] ?? null;
@@ -5673,6 +5681,16 @@ final class Engine
         }
     }
 
+    private function accept(Handling $handling): void
+    {
+        $isFree = $this->waiting === [] && count($this->running) < $this->concurrency;
+        if ($isFree && ($handling->subject === null || !isset($this->busy[$handling->subject]))) {
+            $this->run($handling);
+        } else {
+            $this->waiting[] = $handling;
+        }
+    }
+
     /**
      * Begins events that may begin.
      */
@@ -5681,48 +5699,61 @@ final class Engine
         $later = [];
         while ($this->waiting !== [] && count($this->running) < $this->concurrency) {
             $handling = array_shift($this->waiting);
-            $subject = $handling->subject();
+            $subject = $handling->subject;
             if ($subject !== null && (isset($this->busy[$subject]) || isset($later[$subject]))) {
                 $later[$subject][] = $handling;
-                continue;
+            } else {
+                $this->run($handling);
             }
-            if ($subject !== null) {
-                $this->busy[$subject] = true;
-            }
-            $this->running[$handling->id] = $handling;
-            $this->run($handling);
         }
-        // Ids rise with the arrival.
-        $left = array_merge($this->waiting, ...array_values($later));
-        usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
-        $this->waiting = $left;
+        if ($later !== []) {
+            // Ids rise with the arrival.
+            $left = array_merge($this->waiting, ...array_values($later));
+            usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
+            $this->waiting = $left;
+        }
     }
 
     private function run(Handling $handling): void
     {
-        $handling->fiber = new Fiber(function () use ($handling): void {
+        $this->running[$handling->id] = $handling;
+        if ($handling->subject !== null) {
+            $this->busy[$handling->subject] = true;
+        }
+        $handling->fiber = array_pop($this->idle);
+        $handling->fiber ??= new Fiber($this->work(...));
+        $this->resume($handling, $handling);
+    }
+
+    /**
+     * Handles one event after the other. A Fiber costs more than most handlers, so it is used again.
+     */
+    private function work(Handling $handling): never
+    {
+        while (true) {
             try {
-                $members = in_array($handling->event, $this->events, true) ? ($this->handle)($handling) : [];
-                $this->answer($handling, $members);
+                $this->answer($handling, isset($this->events[$handling->event]) ? ($this->handle)($handling) : []);
             } catch (Throwable $error) {
                 $this->answer($handling, ['failed' => self::described($error)]);
             }
-        });
-        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->start());
+            $this->idle[] = $handling->fiber;
+            $handling->fiber = null;
+            $handling = Fiber::suspend();
+        }
     }
 
-    private function resume(Handling $handling, ?Frame $result): void
+    private function resume(Handling $handling, Handling|Frame|null $with): void
     {
-        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->resume($result));
-    }
-
-    private function enter(Handling $handling, Closure $go): void
-    {
-        [$before, $this->active, $outer, self::$current] = [$this->active, $handling, self::$current, $this];
+        $before = $this->active;
+        $outer = self::$current;
+        $this->active = $handling;
+        self::$current = $this;
         try {
-            $go($handling->fiber);
+            $fiber = $handling->fiber;
+            $fiber->isStarted() ? $fiber->resume($with) : $fiber->start($with);
         } finally {
-            [$this->active, self::$current] = [$before, $outer];
+            $this->active = $before;
+            self::$current = $outer;
         }
     }
 
@@ -5740,9 +5771,8 @@ final class Engine
             $this->write($answer + ['failed' => $error->getMessage()]);
         }
         unset($this->running[$handling->id]);
-        $subject = $handling->subject();
-        if ($subject !== null) {
-            unset($this->busy[$subject]);
+        if ($handling->subject !== null) {
+            unset($this->busy[$handling->subject]);
         }
     }
 
@@ -5813,7 +5843,7 @@ final class Frame
             $head['parts'] = array_map(strlen(...), $parts);
         }
         $json = Json::encode($head);
-        $payload = implode('', $parts);
+        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
         if (strlen($json) > $headBytesMax || strlen($payload) > $payloadBytesMax) {
             throw new CallerException('more effects, or more data, than Veche takes at once');
         }
@@ -5894,14 +5924,15 @@ final class FrameDecoder
         if ($available < 4) {
             return null;
         }
-        $head = unpack('V', $this->buffer, $this->start)[1];
+        if ($available < Frame::PREFIX_BYTES) {
+            $head = unpack('V', $this->buffer, $this->start)[1];
+            $payload = 0;
+        } else {
+            ['head' => $head, 'payload' => $payload] = unpack('Vhead/Vpayload', $this->buffer, $this->start);
+        }
         if ($head === 0 || $head > $this->headBytesMax) {
             throw new ServerException($head === 0 ? 'a frame without a head' : "a head of $head bytes");
         }
-        if ($available < Frame::PREFIX_BYTES) {
-            return null;
-        }
-        $payload = unpack('V', $this->buffer, $this->start + 4)[1];
         if ($payload > $this->payloadBytesMax) {
             throw new ServerException("a payload of $payload bytes");
         }
@@ -5934,21 +5965,15 @@ use Fiber;
 final class Handling
 {
     public readonly Effects $effects;
+    /** The connection or client whose events stay in order; null: the event has none. */
+    public readonly ?string $subject;
     /** @var Fiber<mixed, mixed, mixed, mixed>|null */
     public ?Fiber $fiber = null;
 
     public function __construct(public readonly int $id, public readonly string $event, public readonly Frame $frame)
     {
         $this->effects = new Effects();
-    }
-
-    /**
-     * Returns the connection or client whose events stay in order; null: the event has none.
-     */
-    public function subject(): ?string
-    {
-        $head = $this->frame->head;
-        return $head['connection'] ?? $head['client']['id'] ?? null;
+        $this->subject = $frame->head['connection'] ?? $frame->head['client']['id'] ?? null;
     }
 }
 
@@ -5970,7 +5995,8 @@ final class Runner
      */
     public function __construct(private $stream, private readonly Engine $engine)
     {
-        stream_set_blocking($stream, false);
+        // A read returns what there is. Veche never stops reading, so a write may block.
+        stream_set_blocking($stream, true);
         stream_set_read_buffer($stream, 0);
         stream_set_write_buffer($stream, 0);
     }
@@ -5986,12 +6012,12 @@ final class Runner
                 return;
             }
             $wakesAt = $this->engine->wakesAt();
-            if ($this->await($wakesAt)) {
+            if ($wakesAt === null || $this->await($wakesAt)) {
                 $bytes = fread($this->stream, self::READ_BYTES);
-                if (($bytes === '' || $bytes === false) && feof($this->stream)) {
+                if ($bytes === '' || $bytes === false) {
                     return;
                 }
-                $this->engine->receive((string) $bytes);
+                $this->engine->receive($bytes);
             }
             if ($wakesAt !== null) {
                 $this->engine->wake(self::now());
@@ -6004,27 +6030,21 @@ final class Runner
         return hrtime(true) / 1e9;
     }
 
-    private function await(?float $until): bool
+    private function await(float $until): bool
     {
-        $left = $until === null ? null : max(0.0, $until - self::now());
-        $seconds = $left === null ? null : (int) $left;
+        $left = max(0.0, $until - self::now());
+        $seconds = (int) $left;
         $read = [$this->stream];
         $write = $except = [];
-        $microseconds = $left === null ? null : (int) ceil(($left - (int) $left) * 1e6);
-        return @stream_select($read, $write, $except, $seconds, $microseconds) === 1;
+        return @stream_select($read, $write, $except, $seconds, (int) ceil(($left - $seconds) * 1e6)) === 1;
     }
 
     private function write(string $bytes): void
     {
         while ($bytes !== '') {
             $written = @fwrite($this->stream, $bytes);
-            if ($written === false) {
+            if ($written === false || $written === 0) {
                 throw new NetworkException('Veche is gone', 0, true);
-            }
-            if ($written === 0) {
-                $read = $except = [];
-                $write = [$this->stream];
-                @stream_select($read, $write, $except, 1);
             }
             $bytes = substr($bytes, $written);
         }

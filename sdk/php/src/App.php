@@ -261,7 +261,7 @@ final class App
     public function pushTo(string $user, mixed $data): void
     {
         $effects = Engine::current()->effects();
-        $effects->add('push', ['user' => $user] + $effects->data($data));
+        $effects->add(['effect' => 'push', 'user' => $user] + $effects->data($data));
     }
 
     /**
@@ -270,7 +270,7 @@ final class App
     public function publishTo(string $channel, mixed $data): void
     {
         $effects = Engine::current()->effects();
-        $effects->add('publish', ['channel' => $channel] + $effects->data($data));
+        $effects->add(['effect' => 'publish', 'channel' => $channel] + $effects->data($data));
     }
 
     /**

@@ -57,7 +57,7 @@ final class Connection
      */
     public function close(int $code = 1000, string $reason = ''): void
     {
-        $this->effect('close', ['code' => $code, 'reason' => $reason === '' ? null : $reason]);
+        $this->effect('close', ['code' => $code] + ($reason === '' ? [] : ['reason' => $reason]));
     }
 
     /**
@@ -147,6 +147,7 @@ final class Connection
      */
     private function effect(string $effect, array $head): void
     {
-        $this->effects->add($effect, ['connection' => $this->isOwn ? null : $this->id] + $head);
+        $whose = $this->isOwn ? ['effect' => $effect] : ['effect' => $effect, 'connection' => $this->id];
+        $this->effects->add($whose + $head);
     }
 }

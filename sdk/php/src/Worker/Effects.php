@@ -20,11 +20,11 @@ final class Effects
     private array $parts = [];
 
     /**
-     * @param array<string, mixed> $head Members that are null are left out.
+     * @param array<string, mixed> $head
      */
-    public function add(string $effect, array $head = []): void
+    public function add(array $head): void
     {
-        $this->heads[] = ['effect' => $effect] + array_filter($head, static fn (mixed $one): bool => $one !== null);
+        $this->heads[] = $head;
     }
 
     /**

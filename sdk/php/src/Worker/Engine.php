@@ -24,6 +24,8 @@ final class Engine
 
     private static ?self $current = null;
 
+    /** @var array<string, true> */
+    private readonly array $events;
     private FrameDecoder $decoder;
     private string $output = '';
     /** @var array<int, Handling> Begun, by id. */
@@ -36,6 +38,8 @@ final class Engine
     private array $calls = [];
     /** @var list<array{float, Handling}> */
     private array $timers = [];
+    /** @var list<Fiber<mixed, mixed, mixed, mixed>> */
+    private array $idle = [];
     private ?Handling $active = null;
     private int $lastCall = 0;
     private bool $isStopped = false;
@@ -50,11 +54,12 @@ final class Engine
      *     that they refer to are kept in the handling's effects.
      */
     public function __construct(
-        private readonly array $events,
+        array $events,
         private readonly int $concurrency,
         private readonly Closure $handle,
     ) {
         $this->decoder = new FrameDecoder();
+        $this->events = array_fill_keys($events, true);
         $this->write(array_filter([
             'type' => 'hello',
             'versions' => [self::VERSION],
@@ -85,7 +90,9 @@ final class Engine
         $this->decoder->feed($bytes);
         while (($frame = $this->decoder->next()) !== null) {
             $this->take($frame);
-            $this->begin();
+            if ($this->waiting !== []) {
+                $this->begin();
+            }
         }
     }
 
@@ -212,7 +219,7 @@ final class Engine
             case 'event':
                 $handling = new Handling($head['id'], $head['event'], $frame);
                 $this->isStopped = $this->isStopped || $handling->event === 'stop';
-                $this->waiting[] = $handling;
+                $this->accept($handling);
                 return;
             case 'result':
                 $waiting = $this->calls[$head['id']] ?? null;
@@ -229,6 +236,16 @@ final class Engine
         }
     }
 
+    private function accept(Handling $handling): void
+    {
+        $isFree = $this->waiting === [] && count($this->running) < $this->concurrency;
+        if ($isFree && ($handling->subject === null || !isset($this->busy[$handling->subject]))) {
+            $this->run($handling);
+        } else {
+            $this->waiting[] = $handling;
+        }
+    }
+
     /**
      * Begins events that may begin.
      */
@@ -237,48 +254,61 @@ final class Engine
         $later = [];
         while ($this->waiting !== [] && count($this->running) < $this->concurrency) {
             $handling = array_shift($this->waiting);
-            $subject = $handling->subject();
+            $subject = $handling->subject;
             if ($subject !== null && (isset($this->busy[$subject]) || isset($later[$subject]))) {
                 $later[$subject][] = $handling;
-                continue;
+            } else {
+                $this->run($handling);
             }
-            if ($subject !== null) {
-                $this->busy[$subject] = true;
-            }
-            $this->running[$handling->id] = $handling;
-            $this->run($handling);
         }
-        // Ids rise with the arrival.
-        $left = array_merge($this->waiting, ...array_values($later));
-        usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
-        $this->waiting = $left;
+        if ($later !== []) {
+            // Ids rise with the arrival.
+            $left = array_merge($this->waiting, ...array_values($later));
+            usort($left, static fn (Handling $a, Handling $b): int => $a->id <=> $b->id);
+            $this->waiting = $left;
+        }
     }
 
     private function run(Handling $handling): void
     {
-        $handling->fiber = new Fiber(function () use ($handling): void {
+        $this->running[$handling->id] = $handling;
+        if ($handling->subject !== null) {
+            $this->busy[$handling->subject] = true;
+        }
+        $handling->fiber = array_pop($this->idle);
+        $handling->fiber ??= new Fiber($this->work(...));
+        $this->resume($handling, $handling);
+    }
+
+    /**
+     * Handles one event after the other. A Fiber costs more than most handlers, so it is used again.
+     */
+    private function work(Handling $handling): never
+    {
+        while (true) {
             try {
-                $members = in_array($handling->event, $this->events, true) ? ($this->handle)($handling) : [];
-                $this->answer($handling, $members);
+                $this->answer($handling, isset($this->events[$handling->event]) ? ($this->handle)($handling) : []);
             } catch (Throwable $error) {
                 $this->answer($handling, ['failed' => self::described($error)]);
             }
-        });
-        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->start());
+            $this->idle[] = $handling->fiber;
+            $handling->fiber = null;
+            $handling = Fiber::suspend();
+        }
     }
 
-    private function resume(Handling $handling, ?Frame $result): void
+    private function resume(Handling $handling, Handling|Frame|null $with): void
     {
-        $this->enter($handling, static fn (Fiber $fiber): mixed => $fiber->resume($result));
-    }
-
-    private function enter(Handling $handling, Closure $go): void
-    {
-        [$before, $this->active, $outer, self::$current] = [$this->active, $handling, self::$current, $this];
+        $before = $this->active;
+        $outer = self::$current;
+        $this->active = $handling;
+        self::$current = $this;
         try {
-            $go($handling->fiber);
+            $fiber = $handling->fiber;
+            $fiber->isStarted() ? $fiber->resume($with) : $fiber->start($with);
         } finally {
-            [$this->active, self::$current] = [$before, $outer];
+            $this->active = $before;
+            self::$current = $outer;
         }
     }
 
@@ -296,9 +326,8 @@ final class Engine
             $this->write($answer + ['failed' => $error->getMessage()]);
         }
         unset($this->running[$handling->id]);
-        $subject = $handling->subject();
-        if ($subject !== null) {
-            unset($this->busy[$subject]);
+        if ($handling->subject !== null) {
+            unset($this->busy[$handling->subject]);
         }
     }
 

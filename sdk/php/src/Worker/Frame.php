@@ -39,7 +39,7 @@ final class Frame
             $head['parts'] = array_map(strlen(...), $parts);
         }
         $json = Json::encode($head);
-        $payload = implode('', $parts);
+        $payload = count($parts) === 1 ? $parts[0] : implode('', $parts);
         if (strlen($json) > $headBytesMax || strlen($payload) > $payloadBytesMax) {
             throw new CallerException('more effects, or more data, than Veche takes at once');
         }

@@ -42,14 +42,15 @@ final class FrameDecoder
         if ($available < 4) {
             return null;
         }
-        $head = unpack('V', $this->buffer, $this->start)[1];
+        if ($available < Frame::PREFIX_BYTES) {
+            $head = unpack('V', $this->buffer, $this->start)[1];
+            $payload = 0;
+        } else {
+            ['head' => $head, 'payload' => $payload] = unpack('Vhead/Vpayload', $this->buffer, $this->start);
+        }
         if ($head === 0 || $head > $this->headBytesMax) {
             throw new ServerException($head === 0 ? 'a frame without a head' : "a head of $head bytes");
         }
-        if ($available < Frame::PREFIX_BYTES) {
-            return null;
-        }
-        $payload = unpack('V', $this->buffer, $this->start + 4)[1];
         if ($payload > $this->payloadBytesMax) {
             throw new ServerException("a payload of $payload bytes");
         }

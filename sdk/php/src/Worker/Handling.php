@@ -14,20 +14,14 @@ use Fiber;
 final class Handling
 {
     public readonly Effects $effects;
+    /** The connection or client whose events stay in order; null: the event has none. */
+    public readonly ?string $subject;
     /** @var Fiber<mixed, mixed, mixed, mixed>|null */
     public ?Fiber $fiber = null;
 
     public function __construct(public readonly int $id, public readonly string $event, public readonly Frame $frame)
     {
         $this->effects = new Effects();
-    }
-
-    /**
-     * Returns the connection or client whose events stay in order; null: the event has none.
-     */
-    public function subject(): ?string
-    {
-        $head = $this->frame->head;
-        return $head['connection'] ?? $head['client']['id'] ?? null;
+        $this->subject = $frame->head['connection'] ?? $frame->head['client']['id'] ?? null;
     }
 }

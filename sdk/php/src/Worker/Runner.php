@@ -20,7 +20,8 @@ final class Runner
      */
     public function __construct(private $stream, private readonly Engine $engine)
     {
-        stream_set_blocking($stream, false);
+        // A read returns what there is. Veche never stops reading, so a write may block.
+        stream_set_blocking($stream, true);
         stream_set_read_buffer($stream, 0);
         stream_set_write_buffer($stream, 0);
     }
@@ -36,12 +37,12 @@ final class Runner
                 return;
             }
             $wakesAt = $this->engine->wakesAt();
-            if ($this->await($wakesAt)) {
+            if ($wakesAt === null || $this->await($wakesAt)) {
                 $bytes = fread($this->stream, self::READ_BYTES);
-                if (($bytes === '' || $bytes === false) && feof($this->stream)) {
+                if ($bytes === '' || $bytes === false) {
                     return;
                 }
-                $this->engine->receive((string) $bytes);
+                $this->engine->receive($bytes);
             }
             if ($wakesAt !== null) {
                 $this->engine->wake(self::now());
@@ -54,27 +55,21 @@ final class Runner
         return hrtime(true) / 1e9;
     }
 
-    private function await(?float $until): bool
+    private function await(float $until): bool
     {
-        $left = $until === null ? null : max(0.0, $until - self::now());
-        $seconds = $left === null ? null : (int) $left;
+        $left = max(0.0, $until - self::now());
+        $seconds = (int) $left;
         $read = [$this->stream];
         $write = $except = [];
-        $microseconds = $left === null ? null : (int) ceil(($left - (int) $left) * 1e6);
-        return @stream_select($read, $write, $except, $seconds, $microseconds) === 1;
+        return @stream_select($read, $write, $except, $seconds, (int) ceil(($left - $seconds) * 1e6)) === 1;
     }
 
     private function write(string $bytes): void
     {
         while ($bytes !== '') {
             $written = @fwrite($this->stream, $bytes);
-            if ($written === false) {
+            if ($written === false || $written === 0) {
                 throw new NetworkException('Veche is gone', 0, true);
-            }
-            if ($written === 0) {
-                $read = $except = [];
-                $write = [$this->stream];
-                @stream_select($read, $write, $except, 1);
             }
             $bytes = substr($bytes, $written);
         }
