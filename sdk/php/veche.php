@@ -497,7 +497,9 @@ abstract class AbstractClient implements ClientInterface
 namespace Veche;
 
 use Closure;
+use Throwable;
 use Veche\Exception\CallerException;
+use Veche\Exception\VecheException;
 use Veche\Hook\Decision;
 use Veche\Hook\Event;
 use Veche\Hook\Grant;
@@ -507,8 +509,8 @@ use Veche\Worker\Runner;
 use Veche\Worker\WorkerClient;
 
 /**
- * An application behind Veche: handlers of what happens on connections. Veche holds the connections and starts this
- * program as a worker.
+ * An application behind Veche: handlers of events on connections. Veche holds the connections and starts this program
+ * as a worker.
  *
  * ```php
  * $app = Veche\App::create();
@@ -541,7 +543,7 @@ final class App
     }
 
     /**
-     * Sets what is done before the first event.
+     * Registers a handler that runs before the first event.
      *
      * @param callable(App): void $handler
      */
@@ -551,7 +553,7 @@ final class App
     }
 
     /**
-     * Sets what is done before the worker ends.
+     * Registers a handler that runs before the worker ends.
      *
      * @param callable(App): void $handler
      */
@@ -561,7 +563,7 @@ final class App
     }
 
     /**
-     * Sets what decides about handshakes. Returning nothing lets the client in; false, or a {@see Response}, refuses
+     * Registers the handler of handshakes. Returning nothing accepts the client; false, or a {@see Response}, refuses
      * it.
      *
      * ```php
@@ -588,10 +590,10 @@ final class App
     }
 
     /**
-     * Sets what handles messages.
+     * Registers the handler of messages.
      *
      * @param callable(Connection, string, bool): mixed $handler Gets the connection, the message, and whether it is
-     *     binary. What it returns means nothing.
+     *     binary. The result is ignored.
      */
     public function message(callable $handler): self
     {
@@ -603,7 +605,7 @@ final class App
     }
 
     /**
-     * Sets what is done when a connection has ended.
+     * Registers the handler of closed connections.
      *
      * @param callable(Connection, int, string): mixed $handler Gets the connection, the close code and the reason.
      */
@@ -616,7 +618,7 @@ final class App
     }
 
     /**
-     * Sets what answers HTTP requests: with a {@see Response}, or a string that is sent as text.
+     * Registers the handler of HTTP requests, which returns a {@see Response}, or a string that is sent as text.
      *
      * @param callable(Request): (Response|string) $handler
      */
@@ -624,21 +626,26 @@ final class App
     {
         return $this->on('request', function (Handling $handling) use ($handler): array {
             $head = $handling->frame->head;
-            $result = $handler(Request::from($head['request'], (string) $handling->frame->part($head['data'] ?? 0)));
+            $body = (string) $handling->frame->part($head['data'] ?? 0);
+            $result = $handler(Request::from($head['request'], $body));
             $response = is_string($result)
                 ? new Response(200, $result, ['Content-Type' => 'text/plain; charset=utf-8'])
                 : $result;
             if (!$response instanceof Response) {
                 throw new CallerException('a request handler returns a Response or a string');
             }
+            if ($response->stream !== null) {
+                self::streamed($response, $handling);
+                return [];
+            }
             return ['reply' => self::responded($response, $handling)];
         });
     }
 
     /**
-     * Sets what decides who connects, where clients of Centrifugo's protocol come without a token.
+     * Registers the handler that accepts or refuses clients of Centrifugo's protocol without a token.
      *
-     * @param callable(Event): (Decision|null|void) $handler Nothing grants it without more.
+     * @param callable(Event): (Decision|null|void) $handler Returning nothing grants the command as it is.
      */
     public function connect(callable $handler): self
     {
@@ -646,7 +653,7 @@ final class App
     }
 
     /**
-     * Sets what decides whether a connection goes on at the end of its time.
+     * Registers the handler that prolongs or ends connections when they expire.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -656,7 +663,7 @@ final class App
     }
 
     /**
-     * Sets what decides who subscribes.
+     * Registers the handler that grants or refuses subscriptions.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -666,7 +673,7 @@ final class App
     }
 
     /**
-     * Sets what decides whether a subscription goes on at the end of its time.
+     * Registers the handler that prolongs or ends subscriptions when they expire.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -676,7 +683,7 @@ final class App
     }
 
     /**
-     * Sets what decides about publications of clients, and may change them.
+     * Registers the handler that grants, changes or refuses publications of clients.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -686,7 +693,7 @@ final class App
     }
 
     /**
-     * Sets what answers calls of clients, with the data of a {@see Grant}.
+     * Registers the handler of clients' calls, which returns their result as data of a {@see Grant}.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -696,7 +703,7 @@ final class App
     }
 
     /**
-     * Sets what handles messages of clients that expect no answer.
+     * Registers the handler of clients' messages that expect no answer.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -706,7 +713,7 @@ final class App
     }
 
     /**
-     * Sets what is done when a client of Centrifugo's protocol is gone.
+     * Registers the handler of clients of Centrifugo's protocol that have disconnected.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -736,7 +743,7 @@ final class App
     }
 
     /**
-     * Returns a connection by its id, on whatever worker of Veche it is. What is wanted of one that is gone is dropped.
+     * Returns a connection of this server by its id. Messages to a connection that has ended are dropped.
      *
      * ```php
      * $app->connection($id)->send('you are next');
@@ -745,6 +752,28 @@ final class App
     public function connection(string $id): Connection
     {
         return new Connection(Engine::current()->effects(), $id, isOwn: false);
+    }
+
+    /**
+     * Returns ids of a user's connections, for {@see connection()}.
+     *
+     * @param int $limit At most 10,000.
+     * @return list<string>
+     */
+    public function connectionsOf(string $user, int $limit = 1000): array
+    {
+        $head = Engine::current()->call('connections', ['user' => $user, 'limit' => $limit])->head;
+        return $head['connections'] ?? [];
+    }
+
+    /**
+     * Writes to the server's log. What is written to standard output goes there too, without a level.
+     *
+     * @param string $level `debug`, `info`, `warn` or `error`.
+     */
+    public function log(string $text, string $level = 'info'): void
+    {
+        Engine::current()->effects()->add(['effect' => 'log', 'level' => $level, 'text' => $text]);
     }
 
     /**
@@ -789,6 +818,27 @@ final class App
             }
         });
         (new Runner($stream, $engine))->run();
+    }
+
+    /**
+     * Handles one event outside of a worker: takes its frame, and returns the frames up to its answer.
+     *
+     * For carriers that bring each event in a request of its own. Calls of {@see client()} need {@see useClient()}
+     * then, and other calls fail.
+     *
+     * @throws VecheException if this is no frame of an event
+     */
+    public function handle(string $frame): string
+    {
+        $engine = $this->engine();
+        $engine->takeOutput();
+        $engine->receive($frame);
+        while (($wakesAt = $engine->wakesAt()) !== null) {
+            usleep((int) max(0, ($wakesAt - Runner::now()) * 1e6));
+            $engine->wake(Runner::now());
+        }
+        $engine->abandon('there is nothing to ask: this event came without a socket');
+        return $engine->takeOutput();
     }
 
     /**
@@ -841,6 +891,26 @@ final class App
         );
     }
 
+    private static function streamed(Response $response, Handling $handling): void
+    {
+        $begin = ['effect' => 'begin', 'status' => $response->status];
+        $headers = $response->headerList();
+        $handling->effects->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
+        try {
+            foreach ($response->stream ?? [] as $part) {
+                if ($part !== '') {
+                    Engine::current()->call('part', [], $part);
+                }
+            }
+        } catch (Throwable $error) {
+            // What was sent can't be taken back: the client notices by a response that breaks off.
+            $handling->effects->add(['effect' => 'end', 'complete' => false]);
+            $handling->effects->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
+            return;
+        }
+        $handling->effects->add(['effect' => 'end']);
+    }
+
     /**
      * @return array<string, mixed>
      */
@@ -849,6 +919,7 @@ final class App
         $headers = $response->headerList();
         return ['status' => $response->status]
             + ($headers === [] ? [] : ['headers' => $headers])
+            + ($response->file === null ? [] : ['file' => $response->file])
             + ($response->body === '' ? [] : ['body' => $handling->effects->keep($response->body)]);
     }
 }
@@ -1460,10 +1531,11 @@ namespace Veche;
 
 use Veche\Exception\CallerException;
 use Veche\Worker\Effects;
+use Veche\Worker\Engine;
 
 /**
- * A WebSocket connection, as a handler sees it. Veche holds the connection; what is wanted of it here is done when the
- * handler returns, or calls something that waits.
+ * A WebSocket connection, as a handler sees it. Veche holds the connection, and carries out these calls when the
+ * handler returns or waits.
  */
 final class Connection
 {
@@ -1520,6 +1592,44 @@ final class Connection
     public function subscribe(string $channel): void
     {
         $this->effect('subscribe', ['channel' => $channel]);
+    }
+
+    /**
+     * Subscribes the connection to a channel, and returns once it gets each publication.
+     *
+     * ```php
+     * $joined = $conn->join('orders', since: $conn->request->query('since'));
+     * if ($joined->recovered !== true) {
+     *     $conn->send(json_encode(['orders' => orders(), 'position' => $joined->position]));
+     * }
+     * ```
+     *
+     * @param string|null $since Position up to which the client knows the channel, as `EPOCH:OFFSET`.
+     * @throws CallerException if Veche refuses
+     */
+    public function join(string $channel, ?string $since = null): Joined
+    {
+        $head = $this->call('subscribe', ['channel' => $channel, 'since' => $since]);
+        return new Joined($head['position'] ?? null, $head['recovered'] ?? null);
+    }
+
+    /**
+     * Takes another token in place of the one that has opened the connection.
+     *
+     * @return int|null For how many seconds it holds; null: without end.
+     * @throws CallerException if the token does not hold
+     */
+    public function renew(string $token): ?int
+    {
+        return $this->call('renew', ['token' => $token])['expires_in'] ?? null;
+    }
+
+    /**
+     * Returns whether the connection is open.
+     */
+    public function isOpen(): bool
+    {
+        return $this->call('connection', [])['open'] ?? false;
     }
 
     /**
@@ -1594,6 +1704,15 @@ final class Connection
         if ($this->request === null) {
             throw new CallerException('this is possible in an open handler only');
         }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     * @return array<string, mixed>
+     */
+    private function call(string $call, array $head): array
+    {
+        return Engine::current()->call($call, ['connection' => $this->isOwn ? null : $this->id] + $head)->head;
     }
 
     /**
@@ -1913,7 +2032,7 @@ namespace Veche\Hook;
 use Veche\Worker\Effects;
 
 /**
- * What a handler decides about a command: a {@see Grant}, a {@see Refusal}, or a {@see Disconnection}.
+ * A handler's decision on a command: a {@see Grant}, a {@see Refusal}, or a {@see Disconnection}.
  */
 interface Decision
 {
@@ -2543,6 +2662,23 @@ final class StreamTransport implements Transport
         $timeout = min($this->connectTimeout, $deadline->remaining());
         $this->socket = Socket::connect($this->address, $timeout, $this->caFile);
         $this->socket->write($request, $deadline);
+    }
+}
+
+namespace Veche;
+
+/**
+ * Outcome of {@see Connection::join()}.
+ */
+final class Joined
+{
+    /**
+     * @param string|null $position Where the client has joined, as `EPOCH:OFFSET`; null where the channel keeps no
+     *     history.
+     * @param bool|null $recovered Whether everything after `since` is on its way; null without `since`.
+     */
+    public function __construct(public readonly ?string $position, public readonly ?bool $recovered)
+    {
     }
 }
 
@@ -3271,18 +3407,31 @@ use Veche\Exception\CallerException;
  */
 final class Response
 {
+    public readonly string $body;
+
+    /** Path of a file; null: the body is here. */
+    public readonly ?string $file;
+
+    /** @var iterable<string>|null */
+    public readonly ?iterable $stream;
+
     /**
      * @param array<string, string|list<string>> $headers
+     * @param string|iterable<string> $body A body in parts is sent as it is made, no faster than the client reads.
      * @throws CallerException
      */
     public function __construct(
         public readonly int $status = 200,
-        public readonly string $body = '',
+        string|iterable $body = '',
         public readonly array $headers = [],
+        ?string $file = null,
     ) {
         if ($status < 200 || $status > 599) {
             throw new CallerException('a status is between 200 and 599');
         }
+        $this->file = $file;
+        $this->body = is_string($body) ? $body : '';
+        $this->stream = is_string($body) ? null : $body;
     }
 
     /**
@@ -3291,6 +3440,36 @@ final class Response
     public static function json(mixed $value, int $status = 200): self
     {
         return new self($status, Json::encode($value), ['Content-Type' => 'application/json']);
+    }
+
+    /**
+     * Returns a response with a file of the application's folder of files, which Veche reads.
+     *
+     * @param string $path A relative path, of which no name begins with a dot.
+     * @param array<string, string|list<string>> $headers
+     */
+    public static function file(string $path, array $headers = []): self
+    {
+        return new self(200, '', $headers, $path);
+    }
+
+    /**
+     * Returns a response in parts.
+     *
+     * ```php
+     * $app->request(fn () => Veche\Response::stream((function () {
+     *     foreach (orders() as $order) {
+     *         yield implode(',', $order) . "\n";
+     *     }
+     * })(), headers: ['Content-Type' => 'text/csv']));
+     * ```
+     *
+     * @param iterable<string> $parts
+     * @param array<string, string|list<string>> $headers
+     */
+    public static function stream(iterable $parts, int $status = 200, array $headers = []): self
+    {
+        return new self($status, $parts, $headers);
     }
 
     /**
@@ -3775,6 +3954,12 @@ final class AppTester
     /** @var list<string> What handlers have written to the log, and why they failed. */
     public array $log = [];
 
+    /** @var array<string, int> Seconds for which tokens hold, by token; others are refused. */
+    public array $tokens = [];
+
+    private string $streamed = '';
+    /** @var array<string, mixed> The beginning of a response in parts. */
+    private array $begun = [];
     private Engine $engine;
     private FrameDecoder $decoder;
     private int $lastId = 0;
@@ -3849,18 +4034,20 @@ final class AppTester
         array $parameters = [],
     ): Response {
         $request = self::requestHead($method, $target, $headers, $parameters);
+        $this->streamed = '';
+        $this->begun = [];
         $head = ['connection' => '0.0.1', 'request' => $request, 'data' => 0];
         $answer = $this->event('request', $head, $body);
         if (isset($answer->head['failed'])) {
             return new Response(500, "internal error\n");
         }
-        $reply = $answer->head['reply'];
+        $reply = $answer->head['reply'] ?? $this->begun;
         $found = [];
         foreach ($reply['headers'] ?? [] as [$name, $value]) {
             $found[$name][] = $value;
         }
         $single = static fn (array $values): array|string => count($values) === 1 ? $values[0] : $values;
-        $content = $answer->part($reply['body'] ?? null) ?? '';
+        $content = $answer->part($reply['body'] ?? null) ?? $this->streamed;
         return new Response($reply['status'] ?? 200, $content, array_map($single, $found));
     }
 
@@ -3941,12 +4128,17 @@ final class AppTester
             $this->decoder->feed($this->engine->takeOutput());
             while (($frame = $this->decoder->next()) !== null) {
                 $this->carryOut($frame, $head['connection'] ?? '');
+                if ($frame->head['type'] === 'call') {
+                    $this->answer($frame, $head['connection'] ?? '');
+                }
                 if ($frame->head['type'] === 'answer' && $frame->head['id'] === $id) {
                     return $frame;
                 }
             }
-            $wakesAt = $this->engine->wakesAt() ?? throw new LogicException('the handler waits for what never comes');
-            $this->engine->wake($wakesAt);
+            $wakesAt = $this->engine->wakesAt();
+            if ($wakesAt !== null) {
+                $this->engine->wake($wakesAt);
+            }
         }
     }
 
@@ -3957,6 +4149,34 @@ final class AppTester
     {
         $parts = $payload === '' ? [] : [$payload];
         $this->engine->receive(Frame::encode($head, $parts, 1 << 20, 16 << 20));
+    }
+
+    /**
+     * Answers a call. A token is refused; {@see $tokens} has those that hold.
+     */
+    private function answer(Frame $call, string $own): void
+    {
+        $head = $call->head;
+        $of = $this->connections[$head['connection'] ?? $own] ?? null;
+        $result = ['type' => 'result', 'id' => $head['id']];
+        $refused = static fn (string $why): array => ['error' => ['kind' => 'refused', 'message' => $why]];
+        if ($head['call'] === 'part') {
+            $this->streamed .= $call->payload;
+        }
+        if ($head['call'] === 'subscribe' && $of !== null) {
+            $of->channels[$head['channel']] = true;
+        }
+        $isUsers = static fn (TestConnection $one): bool => $one->user === ($head['user'] ?? null);
+        $this->give($result + match ($head['call']) {
+            'connections' => ['connections' => array_keys(array_filter($this->connections, $isUsers))],
+            'connection' => ['open' => $of !== null && $of->closeCode === null],
+            'renew' => isset($this->tokens[$head['token']])
+                ? ['expires_in' => $this->tokens[$head['token']]]
+                : $refused('the token does not hold'),
+            'subscribe' => isset($head['since']) ? ['position' => 'fake:0', 'recovered' => false] : [],
+            'part' => [],
+            default => $refused('calls of the API go to the fake client'),
+        });
     }
 
     private function carryOut(Frame $frame, string $own): void
@@ -3974,6 +4194,7 @@ final class AppTester
                     static fn (TestConnection $one): bool => isset($one->channels[$effect['channel']]),
                     $data,
                 ),
+                'begin' => $this->begun = $effect,
                 'log' => $this->log[] = $effect['text'],
                 default => $of === null ? null : self::change($of, $effect),
             };
@@ -5377,6 +5598,7 @@ final class Utf8
 
 namespace Veche\Worker;
 
+use Closure;
 use Veche\Binary;
 use Veche\Json;
 
@@ -5387,17 +5609,35 @@ use Veche\Json;
  */
 final class Effects
 {
+    /** Most effects of one frame. */
+    private const EFFECTS_MAX = 4096;
+
     /** @var list<array<string, mixed>> */
     private array $heads = [];
     /** @var list<string> */
     private array $parts = [];
+    private int $bytes = 0;
 
     /**
-     * @param array<string, mixed> $head
+     * @param Closure(int, self): void $flush Sends the effects so far; is called when a frame has no room for more.
+     * @param int $event Id of the event.
+     */
+    public function __construct(
+        private readonly Closure $flush,
+        private readonly int $event,
+        private readonly int $bytesMax,
+    ) {
+    }
+
+    /**
+     * @param array<string, mixed> $head An effect. Its data, if it has any, were kept just before.
      */
     public function add(array $head): void
     {
         $this->heads[] = $head;
+        if (count($this->heads) === self::EFFECTS_MAX) {
+            ($this->flush)($this->event, $this);
+        }
     }
 
     /**
@@ -5407,11 +5647,16 @@ final class Effects
     public function keep(string $data): int
     {
         $last = count($this->parts) - 1;
-        if ($last < 0 || $this->parts[$last] !== $data) {
-            $this->parts[] = $data;
-            $last++;
+        if ($last >= 0 && $this->parts[$last] === $data) {
+            return $last;
         }
-        return $last;
+        $length = strlen($data);
+        if ($this->heads !== [] && $this->bytes + $length > $this->bytesMax) {
+            ($this->flush)($this->event, $this);
+        }
+        $this->parts[] = $data;
+        $this->bytes += $length;
+        return count($this->parts) - 1;
     }
 
     /**
@@ -5443,6 +5688,7 @@ final class Effects
         $taken = [$this->heads === [] ? [] : ['effects' => $this->heads], $this->parts];
         $this->heads = [];
         $this->parts = [];
+        $this->bytes = 0;
         return $taken;
     }
 }
@@ -5453,7 +5699,10 @@ use Closure;
 use Fiber;
 use Throwable;
 use Veche\Exception\CallerException;
+use Veche\Exception\NetworkException;
 use Veche\Exception\ServerException;
+use Veche\Exception\TimeoutException;
+use Veche\Exception\UnavailableException;
 use Veche\Exception\VecheException;
 
 /**
@@ -5471,6 +5720,8 @@ final class Engine
 
     /** @var array<string, true> */
     private readonly array $events;
+    /** @var Closure(int, Effects): void */
+    private readonly Closure $flush;
     private FrameDecoder $decoder;
     private string $output = '';
     /** @var array<int, Handling> Begun, by id. */
@@ -5505,6 +5756,10 @@ final class Engine
     ) {
         $this->decoder = new FrameDecoder();
         $this->events = array_fill_keys($events, true);
+        $this->flush = function (int $event, Effects $effects): void {
+            [$head, $parts] = $effects->take();
+            $this->write(['type' => 'effects', 'id' => $event] + $head, $parts);
+        };
         $this->write(array_filter([
             'type' => 'hello',
             'versions' => [self::VERSION],
@@ -5612,14 +5867,16 @@ final class Engine
      * Makes a call and suspends the handler that is calling until its result has come.
      *
      * @param array<string, mixed> $head Members of the call; null leaves one out.
-     * @throws CallerException if Veche refuses the call
+     * @throws VecheException if it fails
      */
     public function call(string $call, array $head, ?string $data = null): Frame
     {
         $handling = $this->active();
         $id = ++$this->lastCall;
         // What the handler wanted before comes first.
-        $this->flush($handling);
+        if (!$handling->effects->isEmpty()) {
+            ($this->flush)($handling->id, $handling->effects);
+        }
         $members = ['type' => 'call', 'id' => $id, 'event' => $handling->id, 'call' => $call] + $head;
         $members += ['data' => $data === null ? null : 0];
         $this->write(
@@ -5630,9 +5887,21 @@ final class Engine
         $result = Fiber::suspend();
         $error = $result->head['error'] ?? null;
         if ($error !== null) {
-            throw new CallerException("$call: {$error['message']}");
+            throw self::fault($error['kind'] ?? '', "$call: " . ($error['message'] ?? 'it has failed'));
         }
         return $result;
+    }
+
+    /**
+     * Fails all calls that wait for a result, so that their handlers go on.
+     */
+    public function abandon(string $why): void
+    {
+        while (($id = array_key_first($this->calls)) !== null) {
+            $handling = $this->calls[$id];
+            unset($this->calls[$id]);
+            $this->resume($handling, new Frame(['error' => ['kind' => 'refused', 'message' => $why]]));
+        }
     }
 
     /**
@@ -5662,7 +5931,8 @@ final class Engine
             case 'refuse':
                 throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
             case 'event':
-                $handling = new Handling($head['id'], $head['event'], $frame);
+                $effects = new Effects($this->flush, $head['id'], $this->payloadBytesMax);
+                $handling = new Handling($head['id'], $head['event'], $frame, $effects);
                 $this->isStopped = $this->isStopped || $handling->event === 'stop';
                 $this->accept($handling);
                 return;
@@ -5776,14 +6046,6 @@ final class Engine
         }
     }
 
-    private function flush(Handling $handling): void
-    {
-        if (!$handling->effects->isEmpty()) {
-            [$head, $parts] = $handling->effects->take();
-            $this->write(['type' => 'effects', 'id' => $handling->id] + $head, $parts);
-        }
-    }
-
     /**
      * @param array<string, mixed> $head
      * @param list<string> $parts
@@ -5793,7 +6055,22 @@ final class Engine
         $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
     }
 
-    private static function described(Throwable $error): string
+    private static function fault(string $kind, string $message): VecheException
+    {
+        return match ($kind) {
+            'timeout' => new TimeoutException($message, 0, true),
+            'unreachable' => new NetworkException($message),
+            'connection_lost' => new NetworkException($message, 0, true),
+            'pool_full' => new UnavailableException($message),
+            'broken' => new ServerException($message, 0, true),
+            default => new CallerException($message),
+        };
+    }
+
+    /**
+     * Returns an error with its place and its trace, for the log.
+     */
+    public static function described(Throwable $error): string
     {
         return sprintf(
             "%s: %s in %s:%d\n%s",
@@ -5964,15 +6241,17 @@ use Fiber;
  */
 final class Handling
 {
-    public readonly Effects $effects;
     /** The connection or client whose events stay in order; null: the event has none. */
     public readonly ?string $subject;
     /** @var Fiber<mixed, mixed, mixed, mixed>|null */
     public ?Fiber $fiber = null;
 
-    public function __construct(public readonly int $id, public readonly string $event, public readonly Frame $frame)
-    {
-        $this->effects = new Effects();
+    public function __construct(
+        public readonly int $id,
+        public readonly string $event,
+        public readonly Frame $frame,
+        public readonly Effects $effects,
+    ) {
         $this->subject = $frame->head['connection'] ?? $frame->head['client']['id'] ?? null;
     }
 }

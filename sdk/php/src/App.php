@@ -5,7 +5,9 @@ declare(strict_types=1);
 namespace Veche;
 
 use Closure;
+use Throwable;
 use Veche\Exception\CallerException;
+use Veche\Exception\VecheException;
 use Veche\Hook\Decision;
 use Veche\Hook\Event;
 use Veche\Hook\Grant;
@@ -15,8 +17,8 @@ use Veche\Worker\Runner;
 use Veche\Worker\WorkerClient;
 
 /**
- * An application behind Veche: handlers of what happens on connections. Veche holds the connections and starts this
- * program as a worker.
+ * An application behind Veche: handlers of events on connections. Veche holds the connections and starts this program
+ * as a worker.
  *
  * ```php
  * $app = Veche\App::create();
@@ -49,7 +51,7 @@ final class App
     }
 
     /**
-     * Sets what is done before the first event.
+     * Registers a handler that runs before the first event.
      *
      * @param callable(App): void $handler
      */
@@ -59,7 +61,7 @@ final class App
     }
 
     /**
-     * Sets what is done before the worker ends.
+     * Registers a handler that runs before the worker ends.
      *
      * @param callable(App): void $handler
      */
@@ -69,7 +71,7 @@ final class App
     }
 
     /**
-     * Sets what decides about handshakes. Returning nothing lets the client in; false, or a {@see Response}, refuses
+     * Registers the handler of handshakes. Returning nothing accepts the client; false, or a {@see Response}, refuses
      * it.
      *
      * ```php
@@ -96,10 +98,10 @@ final class App
     }
 
     /**
-     * Sets what handles messages.
+     * Registers the handler of messages.
      *
      * @param callable(Connection, string, bool): mixed $handler Gets the connection, the message, and whether it is
-     *     binary. What it returns means nothing.
+     *     binary. The result is ignored.
      */
     public function message(callable $handler): self
     {
@@ -111,7 +113,7 @@ final class App
     }
 
     /**
-     * Sets what is done when a connection has ended.
+     * Registers the handler of closed connections.
      *
      * @param callable(Connection, int, string): mixed $handler Gets the connection, the close code and the reason.
      */
@@ -124,7 +126,7 @@ final class App
     }
 
     /**
-     * Sets what answers HTTP requests: with a {@see Response}, or a string that is sent as text.
+     * Registers the handler of HTTP requests, which returns a {@see Response}, or a string that is sent as text.
      *
      * @param callable(Request): (Response|string) $handler
      */
@@ -132,21 +134,26 @@ final class App
     {
         return $this->on('request', function (Handling $handling) use ($handler): array {
             $head = $handling->frame->head;
-            $result = $handler(Request::from($head['request'], (string) $handling->frame->part($head['data'] ?? 0)));
+            $body = (string) $handling->frame->part($head['data'] ?? 0);
+            $result = $handler(Request::from($head['request'], $body));
             $response = is_string($result)
                 ? new Response(200, $result, ['Content-Type' => 'text/plain; charset=utf-8'])
                 : $result;
             if (!$response instanceof Response) {
                 throw new CallerException('a request handler returns a Response or a string');
             }
+            if ($response->stream !== null) {
+                self::streamed($response, $handling);
+                return [];
+            }
             return ['reply' => self::responded($response, $handling)];
         });
     }
 
     /**
-     * Sets what decides who connects, where clients of Centrifugo's protocol come without a token.
+     * Registers the handler that accepts or refuses clients of Centrifugo's protocol without a token.
      *
-     * @param callable(Event): (Decision|null|void) $handler Nothing grants it without more.
+     * @param callable(Event): (Decision|null|void) $handler Returning nothing grants the command as it is.
      */
     public function connect(callable $handler): self
     {
@@ -154,7 +161,7 @@ final class App
     }
 
     /**
-     * Sets what decides whether a connection goes on at the end of its time.
+     * Registers the handler that prolongs or ends connections when they expire.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -164,7 +171,7 @@ final class App
     }
 
     /**
-     * Sets what decides who subscribes.
+     * Registers the handler that grants or refuses subscriptions.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -174,7 +181,7 @@ final class App
     }
 
     /**
-     * Sets what decides whether a subscription goes on at the end of its time.
+     * Registers the handler that prolongs or ends subscriptions when they expire.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -184,7 +191,7 @@ final class App
     }
 
     /**
-     * Sets what decides about publications of clients, and may change them.
+     * Registers the handler that grants, changes or refuses publications of clients.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -194,7 +201,7 @@ final class App
     }
 
     /**
-     * Sets what answers calls of clients, with the data of a {@see Grant}.
+     * Registers the handler of clients' calls, which returns their result as data of a {@see Grant}.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -204,7 +211,7 @@ final class App
     }
 
     /**
-     * Sets what handles messages of clients that expect no answer.
+     * Registers the handler of clients' messages that expect no answer.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -214,7 +221,7 @@ final class App
     }
 
     /**
-     * Sets what is done when a client of Centrifugo's protocol is gone.
+     * Registers the handler of clients of Centrifugo's protocol that have disconnected.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -244,7 +251,7 @@ final class App
     }
 
     /**
-     * Returns a connection by its id, on whatever worker of Veche it is. What is wanted of one that is gone is dropped.
+     * Returns a connection of this server by its id. Messages to a connection that has ended are dropped.
      *
      * ```php
      * $app->connection($id)->send('you are next');
@@ -253,6 +260,28 @@ final class App
     public function connection(string $id): Connection
     {
         return new Connection(Engine::current()->effects(), $id, isOwn: false);
+    }
+
+    /**
+     * Returns ids of a user's connections, for {@see connection()}.
+     *
+     * @param int $limit At most 10,000.
+     * @return list<string>
+     */
+    public function connectionsOf(string $user, int $limit = 1000): array
+    {
+        $head = Engine::current()->call('connections', ['user' => $user, 'limit' => $limit])->head;
+        return $head['connections'] ?? [];
+    }
+
+    /**
+     * Writes to the server's log. What is written to standard output goes there too, without a level.
+     *
+     * @param string $level `debug`, `info`, `warn` or `error`.
+     */
+    public function log(string $text, string $level = 'info'): void
+    {
+        Engine::current()->effects()->add(['effect' => 'log', 'level' => $level, 'text' => $text]);
     }
 
     /**
@@ -297,6 +326,27 @@ final class App
             }
         });
         (new Runner($stream, $engine))->run();
+    }
+
+    /**
+     * Handles one event outside of a worker: takes its frame, and returns the frames up to its answer.
+     *
+     * For carriers that bring each event in a request of its own. Calls of {@see client()} need {@see useClient()}
+     * then, and other calls fail.
+     *
+     * @throws VecheException if this is no frame of an event
+     */
+    public function handle(string $frame): string
+    {
+        $engine = $this->engine();
+        $engine->takeOutput();
+        $engine->receive($frame);
+        while (($wakesAt = $engine->wakesAt()) !== null) {
+            usleep((int) max(0, ($wakesAt - Runner::now()) * 1e6));
+            $engine->wake(Runner::now());
+        }
+        $engine->abandon('there is nothing to ask: this event came without a socket');
+        return $engine->takeOutput();
     }
 
     /**
@@ -349,6 +399,26 @@ final class App
         );
     }
 
+    private static function streamed(Response $response, Handling $handling): void
+    {
+        $begin = ['effect' => 'begin', 'status' => $response->status];
+        $headers = $response->headerList();
+        $handling->effects->add($begin + ($headers === [] ? [] : ['headers' => $headers]));
+        try {
+            foreach ($response->stream ?? [] as $part) {
+                if ($part !== '') {
+                    Engine::current()->call('part', [], $part);
+                }
+            }
+        } catch (Throwable $error) {
+            // What was sent can't be taken back: the client notices by a response that breaks off.
+            $handling->effects->add(['effect' => 'end', 'complete' => false]);
+            $handling->effects->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
+            return;
+        }
+        $handling->effects->add(['effect' => 'end']);
+    }
+
     /**
      * @return array<string, mixed>
      */
@@ -357,6 +427,7 @@ final class App
         $headers = $response->headerList();
         return ['status' => $response->status]
             + ($headers === [] ? [] : ['headers' => $headers])
+            + ($response->file === null ? [] : ['file' => $response->file])
             + ($response->body === '' ? [] : ['body' => $handling->effects->keep($response->body)]);
     }
 }

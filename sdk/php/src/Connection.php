@@ -6,10 +6,11 @@ namespace Veche;
 
 use Veche\Exception\CallerException;
 use Veche\Worker\Effects;
+use Veche\Worker\Engine;
 
 /**
- * A WebSocket connection, as a handler sees it. Veche holds the connection; what is wanted of it here is done when the
- * handler returns, or calls something that waits.
+ * A WebSocket connection, as a handler sees it. Veche holds the connection, and carries out these calls when the
+ * handler returns or waits.
  */
 final class Connection
 {
@@ -66,6 +67,44 @@ final class Connection
     public function subscribe(string $channel): void
     {
         $this->effect('subscribe', ['channel' => $channel]);
+    }
+
+    /**
+     * Subscribes the connection to a channel, and returns once it gets each publication.
+     *
+     * ```php
+     * $joined = $conn->join('orders', since: $conn->request->query('since'));
+     * if ($joined->recovered !== true) {
+     *     $conn->send(json_encode(['orders' => orders(), 'position' => $joined->position]));
+     * }
+     * ```
+     *
+     * @param string|null $since Position up to which the client knows the channel, as `EPOCH:OFFSET`.
+     * @throws CallerException if Veche refuses
+     */
+    public function join(string $channel, ?string $since = null): Joined
+    {
+        $head = $this->call('subscribe', ['channel' => $channel, 'since' => $since]);
+        return new Joined($head['position'] ?? null, $head['recovered'] ?? null);
+    }
+
+    /**
+     * Takes another token in place of the one that has opened the connection.
+     *
+     * @return int|null For how many seconds it holds; null: without end.
+     * @throws CallerException if the token does not hold
+     */
+    public function renew(string $token): ?int
+    {
+        return $this->call('renew', ['token' => $token])['expires_in'] ?? null;
+    }
+
+    /**
+     * Returns whether the connection is open.
+     */
+    public function isOpen(): bool
+    {
+        return $this->call('connection', [])['open'] ?? false;
     }
 
     /**
@@ -140,6 +179,15 @@ final class Connection
         if ($this->request === null) {
             throw new CallerException('this is possible in an open handler only');
         }
+    }
+
+    /**
+     * @param array<string, mixed> $head
+     * @return array<string, mixed>
+     */
+    private function call(string $call, array $head): array
+    {
+        return Engine::current()->call($call, ['connection' => $this->isOwn ? null : $this->id] + $head)->head;
     }
 
     /**

@@ -16,18 +16,31 @@ use Veche\Exception\CallerException;
  */
 final class Response
 {
+    public readonly string $body;
+
+    /** Path of a file; null: the body is here. */
+    public readonly ?string $file;
+
+    /** @var iterable<string>|null */
+    public readonly ?iterable $stream;
+
     /**
      * @param array<string, string|list<string>> $headers
+     * @param string|iterable<string> $body A body in parts is sent as it is made, no faster than the client reads.
      * @throws CallerException
      */
     public function __construct(
         public readonly int $status = 200,
-        public readonly string $body = '',
+        string|iterable $body = '',
         public readonly array $headers = [],
+        ?string $file = null,
     ) {
         if ($status < 200 || $status > 599) {
             throw new CallerException('a status is between 200 and 599');
         }
+        $this->file = $file;
+        $this->body = is_string($body) ? $body : '';
+        $this->stream = is_string($body) ? null : $body;
     }
 
     /**
@@ -36,6 +49,36 @@ final class Response
     public static function json(mixed $value, int $status = 200): self
     {
         return new self($status, Json::encode($value), ['Content-Type' => 'application/json']);
+    }
+
+    /**
+     * Returns a response with a file of the application's folder of files, which Veche reads.
+     *
+     * @param string $path A relative path, of which no name begins with a dot.
+     * @param array<string, string|list<string>> $headers
+     */
+    public static function file(string $path, array $headers = []): self
+    {
+        return new self(200, '', $headers, $path);
+    }
+
+    /**
+     * Returns a response in parts.
+     *
+     * ```php
+     * $app->request(fn () => Veche\Response::stream((function () {
+     *     foreach (orders() as $order) {
+     *         yield implode(',', $order) . "\n";
+     *     }
+     * })(), headers: ['Content-Type' => 'text/csv']));
+     * ```
+     *
+     * @param iterable<string> $parts
+     * @param array<string, string|list<string>> $headers
+     */
+    public static function stream(iterable $parts, int $status = 200, array $headers = []): self
+    {
+        return new self($status, $parts, $headers);
     }
 
     /**

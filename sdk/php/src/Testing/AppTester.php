@@ -31,6 +31,12 @@ final class AppTester
     /** @var list<string> What handlers have written to the log, and why they failed. */
     public array $log = [];
 
+    /** @var array<string, int> Seconds for which tokens hold, by token; others are refused. */
+    public array $tokens = [];
+
+    private string $streamed = '';
+    /** @var array<string, mixed> The beginning of a response in parts. */
+    private array $begun = [];
     private Engine $engine;
     private FrameDecoder $decoder;
     private int $lastId = 0;
@@ -105,18 +111,20 @@ final class AppTester
         array $parameters = [],
     ): Response {
         $request = self::requestHead($method, $target, $headers, $parameters);
+        $this->streamed = '';
+        $this->begun = [];
         $head = ['connection' => '0.0.1', 'request' => $request, 'data' => 0];
         $answer = $this->event('request', $head, $body);
         if (isset($answer->head['failed'])) {
             return new Response(500, "internal error\n");
         }
-        $reply = $answer->head['reply'];
+        $reply = $answer->head['reply'] ?? $this->begun;
         $found = [];
         foreach ($reply['headers'] ?? [] as [$name, $value]) {
             $found[$name][] = $value;
         }
         $single = static fn (array $values): array|string => count($values) === 1 ? $values[0] : $values;
-        $content = $answer->part($reply['body'] ?? null) ?? '';
+        $content = $answer->part($reply['body'] ?? null) ?? $this->streamed;
         return new Response($reply['status'] ?? 200, $content, array_map($single, $found));
     }
 
@@ -197,12 +205,17 @@ final class AppTester
             $this->decoder->feed($this->engine->takeOutput());
             while (($frame = $this->decoder->next()) !== null) {
                 $this->carryOut($frame, $head['connection'] ?? '');
+                if ($frame->head['type'] === 'call') {
+                    $this->answer($frame, $head['connection'] ?? '');
+                }
                 if ($frame->head['type'] === 'answer' && $frame->head['id'] === $id) {
                     return $frame;
                 }
             }
-            $wakesAt = $this->engine->wakesAt() ?? throw new LogicException('the handler waits for what never comes');
-            $this->engine->wake($wakesAt);
+            $wakesAt = $this->engine->wakesAt();
+            if ($wakesAt !== null) {
+                $this->engine->wake($wakesAt);
+            }
         }
     }
 
@@ -213,6 +226,34 @@ final class AppTester
     {
         $parts = $payload === '' ? [] : [$payload];
         $this->engine->receive(Frame::encode($head, $parts, 1 << 20, 16 << 20));
+    }
+
+    /**
+     * Answers a call. A token is refused; {@see $tokens} has those that hold.
+     */
+    private function answer(Frame $call, string $own): void
+    {
+        $head = $call->head;
+        $of = $this->connections[$head['connection'] ?? $own] ?? null;
+        $result = ['type' => 'result', 'id' => $head['id']];
+        $refused = static fn (string $why): array => ['error' => ['kind' => 'refused', 'message' => $why]];
+        if ($head['call'] === 'part') {
+            $this->streamed .= $call->payload;
+        }
+        if ($head['call'] === 'subscribe' && $of !== null) {
+            $of->channels[$head['channel']] = true;
+        }
+        $isUsers = static fn (TestConnection $one): bool => $one->user === ($head['user'] ?? null);
+        $this->give($result + match ($head['call']) {
+            'connections' => ['connections' => array_keys(array_filter($this->connections, $isUsers))],
+            'connection' => ['open' => $of !== null && $of->closeCode === null],
+            'renew' => isset($this->tokens[$head['token']])
+                ? ['expires_in' => $this->tokens[$head['token']]]
+                : $refused('the token does not hold'),
+            'subscribe' => isset($head['since']) ? ['position' => 'fake:0', 'recovered' => false] : [],
+            'part' => [],
+            default => $refused('calls of the API go to the fake client'),
+        });
     }
 
     private function carryOut(Frame $frame, string $own): void
@@ -230,6 +271,7 @@ final class AppTester
                     static fn (TestConnection $one): bool => isset($one->channels[$effect['channel']]),
                     $data,
                 ),
+                'begin' => $this->begun = $effect,
                 'log' => $this->log[] = $effect['text'],
                 default => $of === null ? null : self::change($of, $effect),
             };

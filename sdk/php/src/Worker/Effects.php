@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Veche\Worker;
 
+use Closure;
 use Veche\Binary;
 use Veche\Json;
 
@@ -14,17 +15,35 @@ use Veche\Json;
  */
 final class Effects
 {
+    /** Most effects of one frame. */
+    private const EFFECTS_MAX = 4096;
+
     /** @var list<array<string, mixed>> */
     private array $heads = [];
     /** @var list<string> */
     private array $parts = [];
+    private int $bytes = 0;
 
     /**
-     * @param array<string, mixed> $head
+     * @param Closure(int, self): void $flush Sends the effects so far; is called when a frame has no room for more.
+     * @param int $event Id of the event.
+     */
+    public function __construct(
+        private readonly Closure $flush,
+        private readonly int $event,
+        private readonly int $bytesMax,
+    ) {
+    }
+
+    /**
+     * @param array<string, mixed> $head An effect. Its data, if it has any, were kept just before.
      */
     public function add(array $head): void
     {
         $this->heads[] = $head;
+        if (count($this->heads) === self::EFFECTS_MAX) {
+            ($this->flush)($this->event, $this);
+        }
     }
 
     /**
@@ -34,11 +53,16 @@ final class Effects
     public function keep(string $data): int
     {
         $last = count($this->parts) - 1;
-        if ($last < 0 || $this->parts[$last] !== $data) {
-            $this->parts[] = $data;
-            $last++;
+        if ($last >= 0 && $this->parts[$last] === $data) {
+            return $last;
         }
-        return $last;
+        $length = strlen($data);
+        if ($this->heads !== [] && $this->bytes + $length > $this->bytesMax) {
+            ($this->flush)($this->event, $this);
+        }
+        $this->parts[] = $data;
+        $this->bytes += $length;
+        return count($this->parts) - 1;
     }
 
     /**
@@ -70,6 +94,7 @@ final class Effects
         $taken = [$this->heads === [] ? [] : ['effects' => $this->heads], $this->parts];
         $this->heads = [];
         $this->parts = [];
+        $this->bytes = 0;
         return $taken;
     }
 }

@@ -8,7 +8,10 @@ use Closure;
 use Fiber;
 use Throwable;
 use Veche\Exception\CallerException;
+use Veche\Exception\NetworkException;
 use Veche\Exception\ServerException;
+use Veche\Exception\TimeoutException;
+use Veche\Exception\UnavailableException;
 use Veche\Exception\VecheException;
 
 /**
@@ -26,6 +29,8 @@ final class Engine
 
     /** @var array<string, true> */
     private readonly array $events;
+    /** @var Closure(int, Effects): void */
+    private readonly Closure $flush;
     private FrameDecoder $decoder;
     private string $output = '';
     /** @var array<int, Handling> Begun, by id. */
@@ -60,6 +65,10 @@ final class Engine
     ) {
         $this->decoder = new FrameDecoder();
         $this->events = array_fill_keys($events, true);
+        $this->flush = function (int $event, Effects $effects): void {
+            [$head, $parts] = $effects->take();
+            $this->write(['type' => 'effects', 'id' => $event] + $head, $parts);
+        };
         $this->write(array_filter([
             'type' => 'hello',
             'versions' => [self::VERSION],
@@ -167,14 +176,16 @@ final class Engine
      * Makes a call and suspends the handler that is calling until its result has come.
      *
      * @param array<string, mixed> $head Members of the call; null leaves one out.
-     * @throws CallerException if Veche refuses the call
+     * @throws VecheException if it fails
      */
     public function call(string $call, array $head, ?string $data = null): Frame
     {
         $handling = $this->active();
         $id = ++$this->lastCall;
         // What the handler wanted before comes first.
-        $this->flush($handling);
+        if (!$handling->effects->isEmpty()) {
+            ($this->flush)($handling->id, $handling->effects);
+        }
         $members = ['type' => 'call', 'id' => $id, 'event' => $handling->id, 'call' => $call] + $head;
         $members += ['data' => $data === null ? null : 0];
         $this->write(
@@ -185,9 +196,21 @@ final class Engine
         $result = Fiber::suspend();
         $error = $result->head['error'] ?? null;
         if ($error !== null) {
-            throw new CallerException("$call: {$error['message']}");
+            throw self::fault($error['kind'] ?? '', "$call: " . ($error['message'] ?? 'it has failed'));
         }
         return $result;
+    }
+
+    /**
+     * Fails all calls that wait for a result, so that their handlers go on.
+     */
+    public function abandon(string $why): void
+    {
+        while (($id = array_key_first($this->calls)) !== null) {
+            $handling = $this->calls[$id];
+            unset($this->calls[$id]);
+            $this->resume($handling, new Frame(['error' => ['kind' => 'refused', 'message' => $why]]));
+        }
     }
 
     /**
@@ -217,7 +240,8 @@ final class Engine
             case 'refuse':
                 throw new CallerException('Veche refuses this worker: ' . ($head['message'] ?? 'it does not say why'));
             case 'event':
-                $handling = new Handling($head['id'], $head['event'], $frame);
+                $effects = new Effects($this->flush, $head['id'], $this->payloadBytesMax);
+                $handling = new Handling($head['id'], $head['event'], $frame, $effects);
                 $this->isStopped = $this->isStopped || $handling->event === 'stop';
                 $this->accept($handling);
                 return;
@@ -331,14 +355,6 @@ final class Engine
         }
     }
 
-    private function flush(Handling $handling): void
-    {
-        if (!$handling->effects->isEmpty()) {
-            [$head, $parts] = $handling->effects->take();
-            $this->write(['type' => 'effects', 'id' => $handling->id] + $head, $parts);
-        }
-    }
-
     /**
      * @param array<string, mixed> $head
      * @param list<string> $parts
@@ -348,7 +364,22 @@ final class Engine
         $this->output .= Frame::encode($head, $parts, $this->headBytesMax, $this->payloadBytesMax);
     }
 
-    private static function described(Throwable $error): string
+    private static function fault(string $kind, string $message): VecheException
+    {
+        return match ($kind) {
+            'timeout' => new TimeoutException($message, 0, true),
+            'unreachable' => new NetworkException($message),
+            'connection_lost' => new NetworkException($message, 0, true),
+            'pool_full' => new UnavailableException($message),
+            'broken' => new ServerException($message, 0, true),
+            default => new CallerException($message),
+        };
+    }
+
+    /**
+     * Returns an error with its place and its trace, for the log.
+     */
+    public static function described(Throwable $error): string
     {
         return sprintf(
             "%s: %s in %s:%d\n%s",

@@ -13,15 +13,17 @@ use Fiber;
  */
 final class Handling
 {
-    public readonly Effects $effects;
     /** The connection or client whose events stay in order; null: the event has none. */
     public readonly ?string $subject;
     /** @var Fiber<mixed, mixed, mixed, mixed>|null */
     public ?Fiber $fiber = null;
 
-    public function __construct(public readonly int $id, public readonly string $event, public readonly Frame $frame)
-    {
-        $this->effects = new Effects();
+    public function __construct(
+        public readonly int $id,
+        public readonly string $event,
+        public readonly Frame $frame,
+        public readonly Effects $effects,
+    ) {
         $this->subject = $frame->head['connection'] ?? $frame->head['client']['id'] ?? null;
     }
 }

@@ -10,6 +10,7 @@ use Veche\App;
 use Veche\Binary;
 use Veche\Connection;
 use Veche\Exception\CallerException;
+use Veche\Exception\VecheException;
 use Veche\Hook\Disconnection;
 use Veche\Hook\Event;
 use Veche\Hook\Grant;
@@ -290,6 +291,147 @@ final class AppTest extends TestCase
         $ann->say('x');
         self::assertSame([1011, []], [$ann->closeCode, $ann->received()]);
         self::assertStringContainsString('more data', $tester->log[0]);
+    }
+
+    public function testMoreEffectsThanAFrameHasComeInSeveral(): void
+    {
+        $app = App::create()->message(function (Connection $conn): void {
+            for ($i = 0; $i < 10000; $i++) {
+                $conn->send((string) $i);
+            }
+        });
+        $engine = self::engine($app);
+        $engine->receive(self::message(4, '0.3.1', 'x'));
+        $frames = self::frames($engine->takeOutput());
+        self::assertSame(['effects', 'effects', 'answer'], array_column($frames, 'type'));
+        self::assertSame([4096, 4096, 1808], array_map(fn (array $one): int => count($one['effects']), $frames));
+
+        $app = App::create()->message(function (Connection $conn): void {
+            for ($i = 0; $i < 3; $i++) {
+                $conn->send(str_repeat((string) $i, 7 << 20));
+            }
+        });
+        $ann = (new AppTester($app))->open();
+        $ann->say('x');
+        self::assertNull($ann->closeCode);
+        self::assertSame(['0', '1', '2'], array_map(fn (string $one): string => $one[0], $ann->received()));
+    }
+
+    public function testCallsOfConnections(): void
+    {
+        $app = App::create();
+        $app->message(function (Connection $conn, string $data) use ($app): void {
+            if (str_starts_with($data, 'token ')) {
+                $conn->send((string) $conn->renew(substr($data, 6)));
+                return;
+            }
+            $joined = $conn->join('orders', 'e:1');
+            $conn->send(json_encode([$joined->position, $joined->recovered, $conn->isOpen()]));
+            foreach ($app->connectionsOf('ann') as $id) {
+                $app->connection($id)->send("to $id");
+            }
+            $app->log('done', 'debug');
+        });
+        $tester = new AppTester($app);
+        $tester->tokens = ['good' => 60];
+        $first = $tester->open(user: 'ann');
+        $second = $tester->open(user: 'ann');
+        $tester->open(user: 'bob');
+        $first->say('x');
+        self::assertSame(['["fake:0",false,true]', "to $first->id"], $first->received());
+        self::assertSame(["to $second->id"], $second->received());
+        self::assertSame(['orders' => true], $first->channels);
+        self::assertSame(['done'], $tester->log);
+        $first->say('token good');
+        self::assertSame(['60'], $first->received());
+        $first->say('token bad');
+        self::assertSame(1011, $first->closeCode);
+        self::assertStringContainsString('the token does not hold', $tester->log[1]);
+    }
+
+    public function testResponsesInPartsAndFiles(): void
+    {
+        $app = App::create()->request(function (Request $request): Response {
+            $parts = (function () use ($request): \Generator {
+                yield 'a,';
+                yield '';
+                yield 'b';
+                if ($request->path === '/fails') {
+                    throw new RuntimeException('no more');
+                }
+            })();
+            return Response::stream($parts, 201, ['Content-Type' => 'text/csv']);
+        });
+        $tester = new AppTester($app);
+        $response = $tester->request('GET', '/');
+        self::assertSame([201, 'a,b'], [$response->status, $response->body]);
+        self::assertSame(['Content-Type' => 'text/csv'], $response->headers);
+        self::assertSame('a,b', $tester->request('GET', '/fails')->body);
+        self::assertStringContainsString('no more', $tester->log[0]);
+
+        $engine = self::engine(App::create()->request(fn () => Response::file('pages/a.html')));
+        $engine->receive(RuntimeVectors::wire(RuntimeVectors::read('events')['request']));
+        [$answer] = self::frames($engine->takeOutput());
+        self::assertSame(['status' => 200, 'file' => 'pages/a.html'], $answer['reply']);
+    }
+
+    public function testAStreamIsSentAsTheVectorsHaveIt(): void
+    {
+        $app = App::create()->request(fn () => Response::stream(["x"], headers: ['Content-Type' => 'text/csv']));
+        $engine = self::engine($app);
+        $engine->receive(RuntimeVectors::wire(RuntimeVectors::read('events')['request']));
+        [$begin, $part] = self::frames($engine->takeOutput());
+        self::assertSame(['type' => 'effects', 'id' => 9, 'effects' => [
+            ['effect' => 'begin', 'status' => 200, 'headers' => [['Content-Type', 'text/csv']]],
+        ]], $begin);
+        $call = ['id' => $part['id']] + RuntimeVectors::read('calls')['part']['head'];
+        self::assertEquals($call, $part);
+        $engine->receive(self::frame(['type' => 'result', 'id' => $part['id']]));
+        [$answer] = self::frames($engine->takeOutput());
+        self::assertSame(['type' => 'answer', 'id' => 9, 'effects' => [['effect' => 'end']]], $answer);
+    }
+
+    public function testOneEventWithoutAWorker(): void
+    {
+        $app = App::create();
+        $app->message(function (Connection $conn, string $data): void {
+            \Veche\sleep(0.01);
+            $conn->send($data);
+            try {
+                $conn->isOpen();
+            } catch (CallerException $error) {
+                $conn->send($error->getMessage());
+            }
+        });
+        $frames = self::frames($app->handle(self::message(4, '0.3.1', 'x')));
+        self::assertSame('answer', end($frames)['type']);
+        self::assertSame(2, array_sum(array_map(fn (array $one): int => count($one['effects'] ?? []), $frames)));
+    }
+
+    /**
+     * @testWith ["timeout", "Network", true]
+     *           ["connection_lost", "Network", true]
+     *           ["unreachable", "Network", false]
+     *           ["pool_full", "Server", false]
+     *           ["broken", "Server", true]
+     *           ["invalid", "Caller", false]
+     *           ["something new", "Caller", false]
+     */
+    public function testFailedCallsSayWhoseFaultTheyAre(string $kind, string $fault, bool $mayHaveRun): void
+    {
+        $app = App::create()->message(function (Connection $conn): void {
+            try {
+                $conn->isOpen();
+            } catch (VecheException $error) {
+                $conn->send($error->fault()->name . ($error->mayHaveRun ? ' maybe' : ' no'));
+            }
+        });
+        $engine = self::engine($app);
+        $engine->receive(self::message(4, '0.3.1', 'x'));
+        [$call] = self::frames($engine->takeOutput());
+        $error = ['kind' => $kind, 'message' => 'why'];
+        $engine->receive(self::frame(['type' => 'result', 'id' => $call['id'], 'error' => $error]));
+        self::assertStringEndsWith($fault . ($mayHaveRun ? ' maybe' : ' no'), $engine->takeOutput());
     }
 
     public function testTheTesterPlaysAChat(): void
