@@ -333,9 +333,7 @@ static API: &[Directive] = &[
         kind: Kind::Text {
             expected: "the path of a file",
         },
-        default: Default::Unset(
-            "blocked users and revoked tokens end with the server process",
-        ),
+        default: Default::Unset("blocked users and revoked tokens end with the server process"),
         handlers: &[],
         change: Change::Restart,
         doc: "The file that stores `block_user`, `revoke_token` and `invalidate_user_tokens`, so that they survive a restart. A line of JSON each, written before the call is answered. The server's user must be able to create files in its folder: at the start the file is read, or created if missing; expired entries are removed when the server has run for an hour and most of them have expired, since a clock may be ahead until it is set.",

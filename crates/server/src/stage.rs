@@ -15,10 +15,10 @@ use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
 use veche_net::{ConnectionId, Driver, FarState, ListenerId, Simulated};
 
+use crate::clock::now;
 use crate::common::Common;
 use crate::files::DiskFiles;
 use crate::metrics::Report;
-use crate::clock::now;
 use crate::sealing::Sealing;
 use crate::server::outbox_bytes_max;
 use crate::worker::{Letter, Worker};

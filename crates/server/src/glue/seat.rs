@@ -17,9 +17,9 @@ use super::Record;
 use super::log::{Recorded, Told};
 use super::observed::Observed;
 use super::post::Post;
+use crate::clock::now;
 use crate::common::Common;
 use crate::hooks::Done;
-use crate::clock::now;
 use crate::worker::{Decide, Host, Worker};
 
 /// Brings up the workers of a process.

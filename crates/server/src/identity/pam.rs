@@ -29,8 +29,8 @@ use super::cache::{Cache, Digest};
 use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
-use crate::guesses::Guesses;
 use crate::clock::{Clock, now};
+use crate::guesses::Guesses;
 use pool::{Asker, Job, Pool, Ticket, Trouble};
 use shares::Shares;
 

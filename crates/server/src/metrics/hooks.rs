@@ -39,10 +39,7 @@ impl Collector for Decided {
                 counter.encode(family.encode_family(&labels)?)?;
             }
         }
-        let (name, help) = (
-            "veche_hooks_seconds",
-            "Response time of the back end",
-        );
+        let (name, help) = ("veche_hooks_seconds", "Response time of the back end");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for kind in Kind::OF_BACK_ENDS {
             let figures = hooks.figures().of(kind);

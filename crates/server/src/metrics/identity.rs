@@ -80,11 +80,7 @@ impl Collector for Identity {
                 "Back ends whose requests are paused because they failed",
                 paused as u64,
             ),
-            (
-                "veche_jwt_keys",
-                "Keys for checking tokens",
-                keys as u64,
-            ),
+            ("veche_jwt_keys", "Keys for checking tokens", keys as u64),
             (
                 "veche_pam_waiting",
                 "Handshakes and requests waiting for a password check",

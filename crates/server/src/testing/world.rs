@@ -23,12 +23,12 @@ use veche_script::Now;
 
 use super::client::{Client, Opening, Welcome};
 use super::outside::{Dialed, Outside};
+use crate::clock::now;
 use crate::common::Common;
 use crate::files::DiskFiles;
 use crate::hooks::Hooks;
 use crate::identity::Identities;
 use crate::metrics::Report;
-use crate::clock::now;
 use crate::worker::Worker;
 
 /// When each run begins: 2026-01-01 00:00:00 UTC.

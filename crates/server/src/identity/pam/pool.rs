@@ -13,9 +13,9 @@ use veche_pam::client::{AskError, Helper};
 use veche_pam::{Answer, Question};
 
 use crate::asking::{Breaker, Ending};
+use crate::clock::{Clock, now};
 use crate::identity::cache::Digest;
 use crate::identity::figures::Figures;
-use crate::clock::{Clock, now};
 
 /// A thread only writes to and reads from its helper.
 const STACK_BYTES: usize = 256 << 10;
