@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use support::{ANN, BOB, Bench, limits};
+use veche_runtime::Host;
 use veche_script::{Limits, MessageKind, Progress, World};
 
 #[test]

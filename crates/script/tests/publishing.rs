@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use support::{ANN, Bench, Folder, limits};
+use veche_runtime::Host;
 use veche_script::{App, Code, Effect, Effects, Limits, Now, Refused, Role, Vm, World};
 
 /// A VM that learns from `refused` where it can't publish.
