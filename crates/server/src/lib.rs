@@ -10,9 +10,7 @@
 use std::process::ExitCode;
 
 mod access_log;
-mod acme;
 mod addresses;
-mod asking;
 mod back_end;
 mod blocks;
 mod cli;
@@ -22,7 +20,6 @@ mod common;
 mod decisions;
 mod dev;
 mod dump;
-mod events;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -31,10 +28,7 @@ pub mod fuzzing;
 mod generated_page;
 #[cfg(test)]
 mod glue;
-mod guesses;
 mod history;
-mod hooks;
-mod identity;
 mod memory;
 mod metrics;
 mod process;

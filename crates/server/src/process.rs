@@ -2,19 +2,14 @@
 //!
 //! Its life, from the first message of the supervisor to the end of the drain, is led by [`veche_supervisor::process`].
 
-use std::time::Instant;
-
 use tracing::{info, warn};
 use veche_config::Config;
 use veche_files::make_folder;
 use veche_supervisor::process::{Program, Start};
-use veche_terminal::as_ms;
 
+use crate::memory;
 use crate::sandbox::{self, Confined};
 use crate::server::{self, Server};
-use crate::{acme, memory};
-
-pub(crate) use veche_supervisor::clock::{monotonic_ms, now};
 
 /// A server process before its server runs.
 #[derive(Debug, Default)]
@@ -69,7 +64,7 @@ impl Program for ServerProcess {
 fn confine(config: &Config) -> Result<Option<Confined>, String> {
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
     // Where that fails, it is told when something is to be kept there.
-    let _ = acme::prepare(config);
+    let _ = veche_acme::prepare(config);
     let history = config.history.iter().map(|history| &history.path);
     for folder in history.chain(&config.server.snapshots) {
         let _ = make_folder(folder, None);
@@ -79,19 +74,5 @@ fn confine(config: &Config) -> Result<Option<Confined>, String> {
             .map(Some)
             .map_err(|error| error.to_string()),
         false => Ok(None),
-    }
-}
-
-/// Monotonic milliseconds, from when it was made.
-#[derive(Debug)]
-pub(crate) struct Clock(Instant);
-
-impl Clock {
-    pub(crate) fn new() -> Self {
-        Self(now())
-    }
-
-    pub(crate) fn now_ms(&self) -> u64 {
-        as_ms(now().saturating_duration_since(self.0))
     }
 }

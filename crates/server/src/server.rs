@@ -30,7 +30,6 @@ use crate::files::DiskFiles;
 use crate::history::Keeper;
 use crate::memory;
 use crate::metrics::Report;
-use crate::process;
 use crate::sealing::Doors;
 use crate::site;
 use crate::worker::{Letter, Worker};
@@ -74,7 +73,7 @@ pub(crate) fn start(
     let shelf = library.shelve(&config)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));
-    let common = Common::new(workers, process::now())
+    let common = Common::new(workers, veche_clock::now())
         .with_outbound(&library.outbound)
         .with_log(start.log)
         .with_restarts(start.restarts);
@@ -223,7 +222,7 @@ fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> 
         hub.set_history(Arc::clone(&namespaces), bytes_max);
         hub.set_now(Now {
             // As workers have it: what is counted from the start, is counted from here.
-            mono_ms: process::monotonic_ms(),
+            mono_ms: veche_clock::monotonic_ms(),
             wall_ms: unix_now_ms(),
         });
         Ok(hub)
@@ -282,8 +281,8 @@ impl Server {
 
     /// Takes out some of what has expired in what scripts share, by the clock of the workers; when to look again.
     fn look_at_expired(&self) -> Instant {
-        let may_be_more = self.library.store.expire(process::monotonic_ms());
-        process::now() + EXPIRED_EVERY[usize::from(may_be_more)]
+        let may_be_more = self.library.store.expire(veche_clock::monotonic_ms());
+        veche_clock::now() + EXPIRED_EVERY[usize::from(may_be_more)]
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use veche_apps::{Here, Library};
+use veche_clock::now;
 use veche_config::{self as config, Config};
 use veche_frontends::{Outboxes, Ports, Post, Shared};
 use veche_hub::{Hub, WorkerId};
@@ -18,7 +19,6 @@ use veche_net::{ConnectionId, Driver, FarState, ListenerId, Simulated};
 use crate::common::Common;
 use crate::files::DiskFiles;
 use crate::metrics::Report;
-use crate::process::now;
 use crate::sealing::Sealing;
 use crate::server::outbox_bytes_max;
 use crate::worker::{Letter, Worker};

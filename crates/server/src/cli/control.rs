@@ -8,14 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
+use veche_clock::now;
 use veche_config as config;
 
 use veche_supervisor::passing;
 use veche_supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
 use veche_terminal::exit::{Exit, Failure, print_line};
 use veche_terminal::shown;
-
-use crate::process::now;
 
 /// The longest wait for an answer: a reload compiles and checks, the rest is immediate.
 const ANSWER_WAIT: Duration = Duration::from_secs(45);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use veche_config as config;
+use veche_migrate as migrate;
 use veche_supervisor::{self as supervisor, Ended, Signals};
 
 use crate::process::ServerProcess;
@@ -23,7 +24,6 @@ mod dump;
 mod generate;
 mod history;
 mod log;
-mod migrate;
 mod new;
 mod play;
 mod push;
