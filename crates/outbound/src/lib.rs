@@ -5,7 +5,9 @@
 
 pub mod acme;
 mod authority;
+mod count;
 mod http;
+mod latency;
 mod metrics;
 mod mysql;
 pub mod password;
@@ -15,6 +17,8 @@ mod port;
 mod redis;
 mod resolve;
 
+pub use count::Count;
+pub use latency::Latency;
 pub use metrics::{Client, Figures, Metrics, WAIT_BUCKETS_MS};
 pub use port::{CALLS_MAX, Port};
 

@@ -4,11 +4,12 @@
 //! unused again is forgotten, so the table is never larger than what really goes on.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::{Mutex, RwLock};
 use veche_frontends::rate::{Meter, Rate};
+use veche_types::network;
 
 /// Shards of the table.
 const SHARDS: usize = 16;
@@ -113,17 +114,6 @@ impl Shard {
         self.table
             .retain(|_, used| used.connections > 0 || !used.meter.is_full(now_ms));
         self.purge_at = 2 * self.table.len();
-    }
-}
-
-/// Whoever has an IPv6 address has all of its /64.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => {
-            let prefix = u128::from(address) >> 64 << 64;
-            Ipv6Addr::from(prefix).into()
-        }
     }
 }
 

@@ -22,10 +22,9 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use tracing::warn;
+use veche_clock::now;
 use veche_files::Writing;
 use veche_frontends::blocks::{Block, Issued, NotBlocked};
-
-use crate::clock::now;
 
 /// Most users, and most tokens, and most users whose tokens don't hold.
 const BLOCKS_MAX: usize = 100_000;

@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::json;
 use veche_apps::Notices;
+use veche_clock::now;
 use veche_config::{Config, Handler, StaticRoot};
 use veche_supervisor::message::PROCESS_REFUSED;
-
-use crate::clock::now;
 
 /// The channel that pages listen on.
 pub(crate) const CHANNEL: &str = "veche-dev";

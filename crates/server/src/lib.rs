@@ -10,20 +10,16 @@
 use std::process::ExitCode;
 
 mod access_log;
-mod acme;
 mod addresses;
-mod asking;
 mod back_end;
 mod blocks;
 mod cli;
-mod clock;
 #[cfg(test)]
 mod codes;
 mod common;
 mod decisions;
 mod dev;
 mod dump;
-mod events;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -32,10 +28,7 @@ pub mod fuzzing;
 mod generated_page;
 #[cfg(test)]
 mod glue;
-mod guesses;
 mod history;
-mod hooks;
-mod identity;
 mod memory;
 mod metrics;
 mod process;

@@ -31,6 +31,7 @@ use veche_config::{Config, unix_now_ms};
 use veche_frontends::guessing::Lock;
 use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
 use veche_jwt::Refusal;
+use veche_outbound::Latency;
 use veche_outbound::Outbound;
 use veche_store::Store;
 
@@ -503,7 +504,7 @@ mod tests {
     }
 
     fn report_on(workers: usize, store: Arc<Store>) -> (Arc<Common>, Report) {
-        let common = Arc::new(Common::new(workers, crate::clock::now()));
+        let common = Arc::new(Common::new(workers, veche_clock::now()));
         let report = Report::new(
             Arc::clone(&common),
             Outbound::default(),

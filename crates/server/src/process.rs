@@ -7,9 +7,9 @@ use veche_config::Config;
 use veche_files::make_folder;
 use veche_supervisor::process::{Program, Start};
 
+use crate::memory;
 use crate::sandbox::{self, Confined};
 use crate::server::{self, Server};
-use crate::{acme, memory};
 
 /// A server process before its server runs.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Program for ServerProcess {
 fn confine(config: &Config) -> Result<Option<Confined>, String> {
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
     // Where that fails, it is told when something is to be kept there.
-    let _ = acme::prepare(config);
+    let _ = veche_acme::prepare(config);
     let history = config.history.iter().map(|history| &history.path);
     for folder in history.chain(&config.server.snapshots) {
         let _ = make_folder(folder, None);

@@ -1,7 +1,7 @@
 //! TLS of our listeners: who accepts with which certificates, read anew when files change.
 //!
 //! The control thread's. Workers get [`Doors`], plain values by the site's listeners, and keep the ones they have
-//! until others come; connections keep what they began with. What [was ordered](crate::acme) comes as a file too, which
+//! until others come; connections keep what they began with. What [was ordered](veche_acme) comes as a file too, which
 //! may not be there yet. Whatever may add to certificates one day (OCSP) makes doors in the same way.
 
 use std::path::{Path, PathBuf};
@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, error, info, warn};
+use veche_clock::now;
 use veche_config::{self as config, CertificateFrom, Config, EXPIRY_WARNING_DAYS, Listener, Role};
 use veche_tls::{Acceptor, Certificate, Clients, Proofs, Roots, Stamp, Tickets, stamp};
-
-use crate::clock::now;
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -23,7 +23,6 @@ use veche_terminal::as_ms;
 use crate::access_log::Access;
 use crate::back_end::{BackEnd, Sockets};
 use crate::blocks::Blocks;
-use crate::clock::{monotonic_ms, now};
 use crate::common::Common;
 use crate::dev::Dev;
 use crate::dump::Dumps;
@@ -74,7 +73,7 @@ pub(crate) fn start(
     let shelf = library.shelve(&config)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));
-    let common = Common::new(workers, now())
+    let common = Common::new(workers, veche_clock::now())
         .with_outbound(&library.outbound)
         .with_log(start.log)
         .with_restarts(start.restarts);
@@ -223,7 +222,7 @@ fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> 
         hub.set_history(Arc::clone(&namespaces), bytes_max);
         hub.set_now(Now {
             // As workers have it: what is counted from the start, is counted from here.
-            mono_ms: monotonic_ms(),
+            mono_ms: veche_clock::monotonic_ms(),
             wall_ms: unix_now_ms(),
         });
         Ok(hub)
@@ -282,8 +281,8 @@ impl Server {
 
     /// Takes out some of what has expired in what scripts share, by the clock of the workers; when to look again.
     fn look_at_expired(&self) -> Instant {
-        let may_be_more = self.library.store.expire(monotonic_ms());
-        now() + EXPIRED_EVERY[usize::from(may_be_more)]
+        let may_be_more = self.library.store.expire(veche_clock::monotonic_ms());
+        veche_clock::now() + EXPIRED_EVERY[usize::from(may_be_more)]
     }
 }
 

@@ -13,13 +13,13 @@ use veche_frontends::publishing::Publishing;
 use veche_frontends::registry;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
+use veche_identity::Identities;
 use veche_proto::http;
 use veche_proto::websocket::{self, deflate};
 use veche_terminal::as_ms;
+use veche_webhooks::hooks::Hooks;
 
 use crate::dev;
-use crate::hooks::Hooks;
-use crate::identity::Identities;
 
 /// The front ends' view of a configuration; `dev` has it lead to what the developer's pages need.
 pub(crate) fn build(

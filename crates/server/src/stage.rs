@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use veche_apps::{Here, Library};
+use veche_clock::now;
 use veche_config::{self as config, Config};
 use veche_frontends::{Outboxes, Ports, Post, Shared};
 use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
 use veche_net::{ConnectionId, Driver, FarState, ListenerId, Simulated};
 
-use crate::clock::now;
 use crate::common::Common;
 use crate::files::DiskFiles;
 use crate::metrics::Report;

@@ -10,10 +10,10 @@ use tracing::warn;
 use super::Supervisor;
 use super::client::Client;
 use super::door::Door;
+use super::order::Kind;
 use super::request::{Command, Request};
-use super::upgrade::Kind;
-use crate::clock::now;
 use crate::message::ToServer;
+use veche_clock::now;
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::clients";

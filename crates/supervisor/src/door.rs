@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use veche_files::{Place, Writing, holder};
 
-use crate::clock::now;
+use veche_clock::now;
 
 /// Clients that may queue.
 const BACKLOG: i32 = 16;

@@ -28,10 +28,10 @@ use super::listening::Listening;
 use super::reload::Loaded;
 use super::server::Server;
 use super::{Ended, ServeError, Supervisor};
-use crate::clock::now;
 use crate::link::Link;
 use crate::message::ListenerSockets;
 use crate::restarts::Restarts;
+use veche_clock::now;
 
 /// Version of [`State`]: a program takes over only from one that has the same.
 pub(crate) const HANDOVER_VERSION: u32 = 3;

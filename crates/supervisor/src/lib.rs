@@ -19,7 +19,6 @@
 
 mod client;
 mod clients;
-pub mod clock;
 mod door;
 mod handover;
 mod inherited;
@@ -28,6 +27,7 @@ mod link;
 mod listening;
 pub mod message;
 mod notify;
+mod order;
 mod orphans;
 pub mod passing;
 pub mod process;
@@ -44,6 +44,7 @@ mod stored;
 pub mod unsupervised;
 mod upgrade;
 mod watchdog;
+mod watching;
 
 use std::io;
 use std::path::PathBuf;
@@ -64,17 +65,18 @@ use self::handover::{Inheritance, Role};
 use self::life::LastExit;
 use self::listening::{ListenError, Listening, listen_on};
 use self::notify::Notifier;
+use self::order::Kind;
 use self::reload::{Loaded, PendingReload};
 use self::revival::Revival;
 use self::server::Server;
 use self::status::PendingStatus;
 use self::stopping::Stopping;
-use self::upgrade::{Change, Kind, Retiring, Upgrade};
+use self::upgrade::{Change, Retiring, Upgrade};
 use self::watchdog::Watchdog;
 
-use crate::clock::now;
 use crate::message::ToServer;
 use crate::signals::poll_once;
+use veche_clock::now;
 
 pub use self::restarts::Restarts;
 pub use self::signals::Signals;

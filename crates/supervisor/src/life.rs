@@ -11,9 +11,9 @@ use super::revival::served;
 use super::server::{RESTORED_WAIT, SELF, Server};
 use super::watchdog::Watchdog;
 use super::{ServeError, Supervisor};
-use crate::clock::now;
 use crate::message::{Start, ToSupervisor, VERSION};
 use crate::restarts::Ending;
+use veche_clock::now;
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::life";

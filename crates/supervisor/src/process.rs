@@ -21,7 +21,6 @@ use tracing::{error, info, warn};
 use veche_config::Config;
 use veche_logging as logging;
 
-use crate::clock::{monotonic_ms, now};
 use crate::handover::HANDOVER_VERSION;
 pub use crate::inherited::{InheritedListener, deal};
 use crate::link::Link;
@@ -31,6 +30,7 @@ use crate::message::{
 use crate::pulse::Stuck;
 use crate::restarts::Restarts;
 use crate::signals::{Signals, poll_once};
+use veche_clock::{monotonic_ms, now};
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::process";

@@ -17,8 +17,8 @@ use veche_logging::{self as logging, Output};
 use veche_terminal::{Report, as_ms};
 
 use super::Supervisor;
-use crate::clock::{monotonic_ms, now};
 use crate::message::{PROCESS_REFUSED, ToServer};
+use veche_clock::{monotonic_ms, now};
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::reload";

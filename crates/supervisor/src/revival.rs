@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_long_start_is_no_life() {
-        let now = crate::clock::now();
+        let now = veche_clock::now();
         let minute = Duration::from_secs(60);
         assert_eq!(served(None, now + minute), Duration::ZERO);
         assert_eq!(served(Some(now + minute), now + minute), Duration::ZERO);

@@ -16,9 +16,9 @@ use veche_config::Account;
 use super::handover::SIGN;
 use super::listening::Listening;
 use super::{notify, stored};
-use crate::clock::now;
 use crate::link::Link;
 use crate::message::{ListenerSockets, Start, ToServer, ToSupervisor};
+use veche_clock::now;
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::server";

@@ -9,8 +9,8 @@ use veche_terminal::as_ms;
 
 use super::Supervisor;
 use super::server::Server;
-use crate::clock::now;
 use crate::message::ToServer;
+use veche_clock::now;
 
 /// How long the server process may take to answer: a person waits.
 const REPORT_WAIT: Duration = Duration::from_millis(500);

@@ -6,8 +6,8 @@ use tracing::{info, warn};
 
 use super::upgrade::Retiring;
 use super::{Ended, Supervisor};
-use crate::clock::now;
 use crate::message::ToServer;
+use veche_clock::now;
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::stopping";

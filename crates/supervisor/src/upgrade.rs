@@ -19,52 +19,19 @@ use veche_tls::{Stamp, stamp};
 
 use super::handover::{self, HANDOVER_VERSION, Stayed};
 use super::listening::{self, Listening, listen_on};
+use super::order::{Kind, Next, Outlook, Situation};
 use super::reload::Loaded;
 use super::server::{READY_WAIT, SELF, Server};
 use super::stopping::DRAIN_GRACE;
 use super::{NOT_STORED, ServeError, Supervisor};
-use crate::clock::now;
 use crate::message::{Start, ToServer, ToSupervisor, VERSION};
+use veche_clock::now;
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::upgrade";
 
-/// Server processes that may be draining at a time.
-const RETIRING_MAX: usize = 8;
 /// How long who asked for the upgrade has to take the answer before the supervisor changes.
 const TELL_WAIT: Duration = Duration::from_secs(1);
-
-/// Why the server process is replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Upgrade,
-    Restart,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Upgrade => "upgrade",
-            Self::Restart => "restart",
-        }
-    }
-
-    /// The state of the supervisor meanwhile, for `veche status`.
-    pub(super) fn state(self) -> &'static str {
-        match self {
-            Self::Upgrade => "upgrading",
-            Self::Restart => "restarting",
-        }
-    }
-
-    /// The reason for which other changes are refused meanwhile.
-    pub(super) fn under_way(self) -> &'static str {
-        match self {
-            Self::Upgrade => "an upgrade is under way",
-            Self::Restart => "a restart is under way",
-        }
-    }
-}
 
 /// One under way.
 pub(super) struct Upgrade {
@@ -184,20 +151,15 @@ impl Supervisor {
     }
 
     fn start_candidate(&self, kind: Kind, client: Option<u64>) -> Result<Upgrade, String> {
-        if self.stopping.is_some() {
-            return Err("veche is stopping".to_owned());
-        }
-        if let Some(kind) = self.under_way() {
-            return Err(kind.under_way().to_owned());
-        }
-        if !self.reloads.is_empty() {
-            return Err("a reload is under way".to_owned());
-        }
-        if self.started.config.history.is_some() {
-            return Err("[history] path is set, and one server process at a time can have that folder: this takes a stop and a start".to_owned());
-        }
-        if self.retiring.len() >= RETIRING_MAX {
-            return Err(format!("{RETIRING_MAX} server processes still drain"));
+        let situation = Situation {
+            is_stopping: self.stopping.is_some(),
+            under_way: self.under_way(),
+            is_reloading: !self.reloads.is_empty(),
+            has_archive: self.started.config.history.is_some(),
+            retiring: self.retiring.len(),
+        };
+        if let Some(why) = situation.refusal() {
+            return Err(why);
         }
         // Not parsed here: the new program may know what this one does not.
         let text = veche_terminal::read(&self.file).map_err(|report| report.to_string())?;
@@ -433,37 +395,31 @@ impl Supervisor {
 
     /// The supervisor follows, when everybody has the answer that waits for them.
     pub(super) fn change_when_due(&mut self) {
-        if self.change.is_none() {
-            return;
-        }
-        let is_said = |server: &Server| server.any_link().is_flushed();
-        let all_said = self.server.as_ref().is_some_and(is_said)
-            && self
-                .retiring
-                .iter()
-                .all(|retiring| is_said(&retiring.server));
-        let is_told = all_said && self.clients.are_told();
-        let is_due = |change: &Change| is_told || now() >= change.at;
-        let Some(change) = self.change.take_if(|change| is_due(change)) else {
+        let Some(change) = &self.change else {
             return;
         };
-        if self.stopping.is_some() {
+        let is_said = |server: &Server| server.any_link().is_flushed();
+        let server = self.server.as_ref();
+        let retiring = self.retiring.iter().map(|retiring| &retiring.server);
+        let outlook = Outlook {
+            is_said: server.is_some_and(is_said) && retiring.into_iter().all(is_said),
+            are_clients_told: self.clients.are_told(),
+            is_late: now() >= change.at,
+            is_stopping: self.stopping.is_some(),
+            is_served: server.is_some_and(|server| server.pid() == change.pid),
+            is_same_file: change.file.is_some() && stamp(&self.binary) == change.file,
+        };
+        let next = outlook.next(change.kind);
+        if next == Next::Wait {
             return;
         }
-        if self
-            .server
-            .as_ref()
-            .is_none_or(|server| server.pid() != change.pid)
-        {
-            // What comes instead is of the old program, with the old config: all of it goes back.
-            return self.give_change_up(change, "the new server process has died");
-        }
-        if !all_said {
-            return self.give_change_up(change, "a server process does not read what it is told");
-        }
-        if change.file.is_none() || stamp(&self.binary) != change.file {
-            let why = format!("its file has changed since: {} again", change.kind.name());
-            return self.give_change_up(change, &why);
+        let Some(change) = self.change.take() else {
+            return;
+        };
+        match next {
+            Next::Wait | Next::Drop => return,
+            Next::Stay(why) => return self.give_change_up(change, &why),
+            Next::Follow => {}
         }
         info!(target: TARGET, binary = %self.binary.display(), "{}: the supervisor follows", change.kind.name());
         let error = match self.become_program(&change.text) {

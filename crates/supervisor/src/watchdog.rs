@@ -1,20 +1,14 @@
-//! The watch over the server process: it is asked at intervals for the pulse of its workers, and replaced when it no longer
+//! The watch over the server process: it is asked at intervals for the pulse of its workers, and hangs when it no longer
 //! answers, or when a worker is in the same turn all the time.
+//!
+//! Pure: times and answers in, what is due out. What is done about it is [`watching`](super::watching)'s.
 //!
 //! Unanswered questions are counted rather than time, so a pause of the machine, which stops the supervisor too, kills no
 //! healthy process.
 
 use std::time::{Duration, Instant};
 
-use tracing::{error, warn};
-
-use super::Supervisor;
-use crate::clock::now;
-use crate::message::ToServer;
 use crate::pulse::Stuck;
-
-/// The target of this module's log lines.
-const TARGET: &str = "veche::supervisor::watchdog";
 
 /// Questions within `limits.watchdog_timeout`.
 const QUESTIONS: u32 = 4;
@@ -30,8 +24,9 @@ pub(super) struct Watchdog {
     pub(super) is_hung: bool,
 }
 
+/// What the watch has to do.
 #[derive(Debug, PartialEq, Eq)]
-enum Due {
+pub(super) enum Due {
     Nothing,
     Ask,
     /// As many questions as there are within the timeout have no answer.
@@ -57,11 +52,34 @@ impl Watchdog {
         self.next = self.is_watching.then_some(now);
     }
 
-    fn answered(&mut self) {
+    /// Takes an answer. Returns why the process hangs, if its workers show that it does.
+    pub(super) fn answered(
+        &mut self,
+        stuck: Option<Stuck>,
+        timeout: Option<Duration>,
+    ) -> Option<String> {
+        self.unanswered = 0;
+        let (stuck, timeout) = stuck.zip(timeout)?;
+        let Stuck {
+            worker,
+            step,
+            looks,
+        } = stuck;
+        (looks >= QUESTIONS && !self.is_hung).then(|| {
+            format!(
+                "worker {worker} has not finished its turn for {timeout:?}, in its step {step:?}"
+            )
+        })
+    }
+
+    /// Nobody watches until the config says so again.
+    pub(super) fn switch_off(&mut self) {
+        self.next = None;
         self.unanswered = 0;
     }
 
-    fn tick(&mut self, now: Instant, timeout: Duration) -> Due {
+    /// Returns what is due by now.
+    pub(super) fn tick(&mut self, now: Instant, timeout: Duration) -> Due {
         if self.next.is_none_or(|next| now < next) {
             return Due::Nothing;
         }
@@ -73,7 +91,8 @@ impl Watchdog {
         Due::Ask
     }
 
-    fn hang(&mut self) {
+    /// The process hangs and is being killed: it is not asked any more.
+    pub(super) fn hang(&mut self) {
         *self = Self {
             is_hung: true,
             ..Self::default()
@@ -81,78 +100,12 @@ impl Watchdog {
     }
 }
 
-impl Supervisor {
-    /// Asks the server process when that is due, and kills it when it hangs.
-    pub(super) fn watch(&mut self, now: Instant) {
-        let Some(timeout) = self.current.config.limits.watchdog_timeout else {
-            self.watchdog.next = None;
-            self.watchdog.answered();
-            return;
-        };
-        let Some(server) = self.server.as_mut().filter(|server| server.is_ready) else {
-            return;
-        };
-        // A drain has a time of its own.
-        if self.stopping.is_some() {
-            self.watchdog = Watchdog::default();
-            return;
-        }
-        match self.watchdog.tick(now, timeout) {
-            Due::Nothing => {}
-            Due::Ask => {
-                if let Err(error) = server.say(&ToServer::Pulse) {
-                    warn!(target: TARGET, %error, "the server process can't be asked for its pulse");
-                }
-            }
-            Due::Hung => self.replace_hung(&format!("it has not answered for {timeout:?}")),
-        }
-    }
-
-    /// The server process has answered.
-    pub(super) fn take_pulse(&mut self, stuck: Option<Stuck>) {
-        self.watchdog.answered();
-        let Some(timeout) = self.current.config.limits.watchdog_timeout else {
-            return;
-        };
-        if let Some(Stuck {
-            worker,
-            step,
-            looks,
-        }) = stuck
-            && looks >= QUESTIONS
-            && self.stopping.is_none()
-            && !self.watchdog.is_hung
-        {
-            let why = format!(
-                "worker {worker} has not finished its turn for {timeout:?}, in its step {step:?}"
-            );
-            self.replace_hung(&why);
-        }
-    }
-
-    fn replace_hung(&mut self, why: &str) {
-        self.watchdog.hang();
-        let Some(server) = &mut self.server else {
-            return;
-        };
-        error!(target: TARGET, pid = server.pid(),
-            "the server process hangs: {why}; killing it"
-        );
-        server.hung = Some(why.to_owned());
-        server.kill();
-        self.notifier
-            .waits(&format!("the server process hangs: {why}"));
-    }
-
-    /// Begins to watch the server process that is there.
-    pub(super) fn begin_watch(&mut self) {
-        self.watchdog = Watchdog::begin(now());
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use veche_clock::now;
+
     use super::*;
+    use crate::pulse::Step;
 
     #[test]
     fn a_process_hangs_after_as_many_questions_without_an_answer() {
@@ -163,7 +116,7 @@ mod tests {
         assert_eq!(watchdog.tick(at(0), timeout), Due::Ask);
         assert_eq!(watchdog.tick(at(4), timeout), Due::Nothing);
         assert_eq!(watchdog.tick(at(5), timeout), Due::Ask);
-        watchdog.answered();
+        assert_eq!(watchdog.answered(None, Some(timeout)), None);
         // However long it was: nobody has asked meanwhile.
         for seconds in [1000, 1005, 1010, 1015] {
             assert_eq!(watchdog.tick(at(seconds), timeout), Due::Ask);
@@ -172,5 +125,29 @@ mod tests {
         watchdog.hang();
         assert_eq!(watchdog.tick(at(1025), timeout), Due::Nothing);
         assert_eq!(Watchdog::default().tick(at(0), timeout), Due::Nothing);
+    }
+
+    #[test]
+    fn a_process_hangs_when_a_worker_is_in_one_turn_at_all_looks() {
+        let timeout = Some(Duration::from_secs(20));
+        let stuck = |looks| {
+            Some(Stuck {
+                worker: 3,
+                step: Step::Events,
+                looks,
+            })
+        };
+        let mut watchdog = Watchdog::begin(now());
+        assert_eq!(watchdog.answered(stuck(QUESTIONS - 1), timeout), None);
+        assert_eq!(
+            watchdog.answered(stuck(QUESTIONS), None),
+            None,
+            "no timeout"
+        );
+        let why = watchdog.answered(stuck(QUESTIONS), timeout);
+        let why = why.expect("a reason");
+        assert!(why.contains("worker 3") && why.contains("Events"), "{why}");
+        watchdog.hang();
+        assert_eq!(watchdog.answered(stuck(QUESTIONS), timeout), None, "known");
     }
 }

@@ -7,6 +7,7 @@ pub mod codes;
 
 mod id;
 mod message;
+mod network;
 mod payload;
 mod position;
 mod publish;
@@ -16,6 +17,7 @@ mod time;
 
 pub use id::{AppId, ConnectionId, WorkerId};
 pub use message::MessageKind;
+pub use network::network;
 pub use payload::{Payload, PayloadKind, PayloadRef};
 pub use position::{BadPosition, Epoch, Position, Since};
 pub use publish::{Info, PublishOptions, Version};

@@ -9,22 +9,13 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
+use veche_clock::now;
 use veche_config as config;
 
 use veche_supervisor::passing;
 use veche_supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
 use veche_terminal::exit::{Exit, Failure, print_line};
 use veche_terminal::shown;
-
-use crate::clock::now;
-
-/// How to find the running server.
-#[derive(Args, Debug)]
-pub(super) struct ControlArgs {
-    /// Its control socket; by default server.control of the configuration
-    #[arg(long, value_name = "SOCKET")]
-    pub(super) control: Option<PathBuf>,
-}
 
 /// The longest wait for an answer: a reload compiles and checks, the rest is immediate.
 const ANSWER_WAIT: Duration = Duration::from_secs(45);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use veche_config as config;
+use veche_migrate as migrate;
 use veche_supervisor::{self as supervisor, Ended, Signals};
 
 use crate::process::ServerProcess;
@@ -21,7 +22,6 @@ mod dump;
 mod generate;
 mod history;
 mod log;
-mod migrate;
 mod new;
 mod play;
 mod push;

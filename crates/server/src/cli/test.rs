@@ -7,13 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use veche_clock::now;
 use veche_config as config;
 use veche_terminal::Colours;
 use veche_terminal::duration;
 use veche_terminal::exit::{Exit, Failure, print};
 use veche_terminal::plain;
 
-use crate::clock::now;
 use crate::server::WORKER_STACK_BYTES;
 use crate::testing::{self, Counts, Plan, Problem, Report, Step, Style};
 

@@ -6,20 +6,20 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 use veche_apps::{Asked, Outgoing, Shelf};
+use veche_clock::now;
 use veche_frontends::hooks::{Question, QuestionId, Verdict};
 use veche_frontends::{Now, Shared};
 use veche_net::ConnectionId;
 use veche_sim::glue::{Arrival, Conditions, Glue, Output, Turn};
 use veche_sim::{BackEndApp, Wanted};
+use veche_webhooks::hooks::Done;
 use veche_worker::TurnState;
 
 use super::Record;
 use super::log::{Recorded, Told};
 use super::observed::Observed;
 use super::post::Post;
-use crate::clock::now;
 use crate::common::Common;
-use crate::hooks::Done;
 use crate::worker::{Decide, Host, Worker};
 
 /// Brings up the workers of a process.

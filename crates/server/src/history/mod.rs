@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tracing::{error, info, warn};
 use veche_archive::{Archive, Error, Loaded, Options, Stats, Warning, Writer};
+use veche_clock::now;
 use veche_config::{Fsync, HistoryStore};
 use veche_hub::{ChannelName, Hub};
-
-use crate::clock::now;
 
 #[cfg(test)]
 pub(crate) use records::batch_of;

@@ -7,8 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-
-use crate::acme::{Orders, Told};
+use veche_acme::{Orders, Told};
 
 /// Its name, its text, and its value for a certificate.
 type Gauge = (&'static str, &'static str, fn(&Told) -> i64);

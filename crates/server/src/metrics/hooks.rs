@@ -9,10 +9,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use veche_frontends::hooks::Kind;
+use veche_webhooks::hooks::Asked;
 
 use super::histogram::histogram;
 use crate::common::Common;
-use crate::hooks::Asked;
 
 /// Zeros where nobody is asked.
 pub(super) struct Decided(pub(super) Arc<Common>);

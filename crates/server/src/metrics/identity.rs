@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::histogram::histogram;
-use crate::identity::{Asked, Identities};
+use veche_identity::{Asked, Identities};
 
 /// Reads the figures when it is asked.
 pub(super) struct Identity(pub(super) Arc<Identities>);

@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use veche_clock::now;
 use veche_config::Config;
 use veche_script::{Case, Code, Ended};
 use veche_terminal::plain;
 
-use crate::clock::now;
 use conduct::{LogLine, Run};
 use world::Ground;
 

@@ -9,25 +9,25 @@ use std::time::{Duration, Instant};
 
 use veche_apps::{Here, Journal, Library, Shelf};
 use veche_calls::FaultKind;
+use veche_clock::now;
 use veche_config::Config;
 use veche_frontends::access::Access;
 use veche_frontends::route::Router;
 use veche_frontends::site::{Listener, Role};
 use veche_frontends::{Outboxes, Ports, Post, Shared, Site};
 use veche_hub::{Hub, WorkerId};
+use veche_identity::Identities;
 use veche_mailbox::Mailbox;
 use veche_net::{Driver as _, ListenerId, Simulated};
 use veche_outbound::Outbound;
 use veche_proto::websocket::Codecs;
 use veche_script::Now;
+use veche_webhooks::hooks::Hooks;
 
 use super::client::{Client, Opening, Welcome};
 use super::outside::{Dialed, Outside};
-use crate::clock::now;
 use crate::common::Common;
 use crate::files::DiskFiles;
-use crate::hooks::Hooks;
-use crate::identity::Identities;
 use crate::metrics::Report;
 use crate::worker::Worker;
 

@@ -5,9 +5,8 @@ use veche_apps::{Asked, Here, Shelf};
 use veche_archive::{Durable, Record, Refused, Writer};
 use veche_frontends::Shared;
 use veche_frontends::hooks::{Question, Verdict};
+use veche_webhooks::hooks::{Done, Hooks};
 use veche_worker::AppHost;
-
-use crate::hooks::{Done, Hooks};
 
 /// The applications of a worker, as far as its driver is concerned.
 pub(crate) trait Host: AppHost {

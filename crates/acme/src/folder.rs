@@ -1,0 +1,182 @@
+//! What is kept on disk of one authority: the account, certificates with their keys, what came of orders.
+//!
+//! Every file is written beside its place and then renamed, and nobody but its owner can read it. The folder has a lock:
+//! of several server processes, as there are during an upgrade, one orders at a time.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use veche_config::Config;
+use veche_files::{Writing, make_folder};
+
+use super::timing::Attempts;
+
+/// Longer files are none of ours, in bytes.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub(super) struct Folder(PathBuf);
+
+/// While it is held nobody else orders. Given up when it is dropped, or its process ends.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Folder {
+    /// Of that path, whether it is there or not.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// The right to order; `None`: somebody else has it.
+    pub(super) fn lock(&self) -> io::Result<Option<Lock>> {
+        make_folder(&self.0, None)?;
+        let file = Writing::private().open(&self.0.join("lock"))?.file;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Lock { _file: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// The account with its key, as it was kept.
+    pub(super) fn account(&self) -> Option<String> {
+        read(&self.0.join("account.json")).ok()
+    }
+
+    pub(super) fn keep_account(&self, account: &str) -> io::Result<()> {
+        replace(&self.0.join("account.json"), account)
+    }
+
+    /// The authority does not know it any more; it stays there under another name.
+    pub(super) fn forget_account(&self) -> io::Result<()> {
+        fs::rename(
+            self.0.join("account.json"),
+            self.0.join("account.json.lost"),
+        )
+    }
+
+    /// What came of orders for the certificate that is kept as `file`.
+    pub(super) fn attempts(&self, file: &Path) -> Attempts {
+        let text = read(&attempts_of(file)).ok();
+        let read = text.and_then(|text| serde_json::from_str(&text).ok());
+        read.unwrap_or_default()
+    }
+
+    pub(super) fn keep_attempts(&self, file: &Path, attempts: &Attempts) -> io::Result<()> {
+        replace(&attempts_of(file), &serde_json::to_string(attempts)?)
+    }
+
+    /// Puts a certificate and its key, both PEM, in the place of the one that is kept as `file`, unless `judge` finds
+    /// fault with it, given the path where it lies meanwhile; what it has found.
+    pub(super) fn keep_certificate<T>(
+        &self,
+        file: &Path,
+        text: &str,
+        judge: impl FnOnce(&Path) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let beside = beside(file);
+        let told = |error: io::Error| format!("{}: {error}", file.display());
+        write(&beside, text).map_err(told)?;
+        let found = judge(&beside)?;
+        fs::rename(&beside, file).map_err(told)?;
+        Ok(found)
+    }
+}
+
+/// Makes the folder that a configuration needs, if it needs one: whoever is locked into a sandbox can't.
+pub fn prepare(config: &Config) -> io::Result<()> {
+    match config.ordered().is_empty() {
+        true => Ok(()),
+        false => make_folder(&config.acme.folder(), None),
+    }
+}
+
+/// Where what came of orders is kept for a certificate.
+pub(super) fn attempts_of(file: &Path) -> PathBuf {
+    file.with_extension("attempts")
+}
+
+/// Where a file is until it is whole.
+fn beside(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let beside = beside(file);
+    write(&beside, text)?;
+    fs::rename(beside, file)
+}
+
+/// A new file, whatever was there before: one that others could read must not get a key.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = Writing::private().make_anew(path)?;
+    file.write_all(text.as_bytes())?;
+    // A machine that loses its power now must not come back to half of it.
+    file.sync_all()
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    veche_files::read(path)?
+        .take(FILE_BYTES_MAX)
+        .read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn files_are_the_owners_and_one_orders_at_a_time() {
+        let above = std::env::temp_dir().join(format!("veche-acme-{}", std::process::id()));
+        let path = above.join("authority");
+        fs::create_dir_all(&above).expect("a folder");
+        let folder = Folder::new(path.clone());
+        assert_eq!(folder.account(), None);
+        let lock = folder.lock().expect("a folder").expect("nobody has it");
+        assert!(folder.lock().expect("there").is_none());
+        drop(lock);
+        assert!(folder.lock().expect("there").is_some());
+
+        folder.keep_account("key").expect("kept");
+        folder.keep_account("other").expect("kept");
+        assert_eq!(folder.account().as_deref(), Some("other"));
+        folder.forget_account().expect("there");
+        assert_eq!(folder.account(), None);
+
+        let file = path.join("a.example.pem");
+        assert_eq!(folder.attempts(&file), Attempts::default());
+        let attempts = Attempts::issued(&["a.example".to_owned()], 7);
+        folder.keep_attempts(&file, &attempts).expect("kept");
+        assert_eq!(folder.attempts(&file), attempts);
+        fs::write(path.join("a.example.attempts"), "nonsense").expect("written");
+        assert_eq!(folder.attempts(&file), Attempts::default());
+
+        // What others could read is replaced, not written to.
+        fs::write(beside(&file), "").expect("written");
+        fs::set_permissions(beside(&file), fs::Permissions::from_mode(0o644)).expect("set");
+        let bad = folder.keep_certificate(&file, "x", |_| Err::<(), _>("no".to_owned()));
+        assert!(bad.is_err() && !file.exists());
+        folder
+            .keep_certificate(&file, "x", |_| Ok(()))
+            .expect("kept");
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        for entry in fs::read_dir(&path).expect("readable") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_none_or(|end| end != "attempts") {
+                assert_eq!(mode(&path), 0o600, "{path:?}");
+            }
+        }
+        assert_eq!(mode(&path), 0o700);
+        let _ = fs::remove_dir_all(&above);
+    }
+}

@@ -1,0 +1,462 @@
+//! Certificates that are ordered (ACME): which are due, and what becomes of orders.
+//!
+//! The control thread looks every few seconds whether one is due and has the outbound side order it; what was issued goes
+//! into a file of the cache, on a thread of the outbound side, and the server takes it up as it does any file that has
+//! changed. One order is under way at a time, among all processes that share the cache.
+//!
+//! The crate knows when an order is due and what is in the cache's folder. It does not know the protocol, which is
+//! [`veche_outbound::acme`]'s, or listeners.
+
+#![forbid(unsafe_code)]
+
+mod folder;
+mod timing;
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tracing::{debug, error, info, warn};
+use veche_calls::masked;
+use veche_clock::now;
+use veche_config::{self as config, Config};
+use veche_outbound::Count;
+use veche_outbound::Outbound;
+use veche_outbound::acme::{Ended, Failed, Order};
+use veche_tls::{Certificate, Proofs, Stamp, stamp};
+
+pub use folder::prepare;
+use folder::{Folder, Lock};
+use timing::{Attempts, Held, due_s};
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::acme";
+
+/// How often is looked whether a certificate is due.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// When somebody else is ordering, is looked again so much later.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// When the cache can't be written to.
+const NO_CACHE: Duration = Duration::from_secs(10 * 60);
+
+/// See the module's text.
+#[derive(Clone, Debug, Default)]
+pub struct Orders(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    outbound: Outbound,
+    proofs: Proofs,
+    figures: Figures,
+    kept: Mutex<Kept>,
+    /// An order is; apart from what is locked, since its end may come while that is.
+    is_under_way: AtomicBool,
+}
+
+/// How orders have ended.
+#[derive(Debug, Default)]
+pub struct Figures {
+    /// Certificates that were issued.
+    pub issued: Count,
+    /// Orders that were refused.
+    pub refused: Count,
+    /// Orders that did not reach the authority.
+    pub unreachable: Count,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    acme: Option<config::Acme>,
+    wanted: Vec<Wanted>,
+    /// Nothing is begun before.
+    rests_until: Option<Instant>,
+    has_stopped: bool,
+}
+
+/// A certificate that is to be had.
+#[derive(Debug)]
+struct Wanted {
+    names: Vec<String>,
+    file: PathBuf,
+    held: Option<Held>,
+    attempts: Attempts,
+    /// Of the certificate and of the attempts when they were last read.
+    seen: Option<(Stamp, Stamp)>,
+    /// From 0 to 1: how much earlier than others it is renewed.
+    random: f64,
+    due_s: i64,
+}
+
+/// A certificate as the metrics tell of it.
+#[derive(Debug)]
+pub struct Told {
+    /// The file that holds the certificate.
+    pub file: PathBuf,
+    /// For its names, and not expired.
+    pub is_held: bool,
+    /// Orders that have failed since the last one that did not.
+    pub failures: u32,
+    /// When it is ordered next, in Unix time.
+    pub due_s: i64,
+}
+
+impl Orders {
+    /// What goes out that way.
+    pub fn new(outbound: Outbound) -> Self {
+        Self(Arc::new(Inner {
+            outbound,
+            ..Inner::default()
+        }))
+    }
+
+    /// What authorities are shown.
+    pub fn proofs(&self) -> &Proofs {
+        &self.0.proofs
+    }
+
+    /// What has come of orders.
+    pub fn figures(&self) -> &Figures {
+        &self.0.figures
+    }
+
+    /// Takes over a configuration; says which certificates are missing.
+    pub fn set(&self, config: &Config) {
+        let mut kept = self.0.kept.lock();
+        let ordered = config.ordered();
+        if kept.acme.as_ref() != Some(&config.acme) {
+            kept.rests_until = None;
+        }
+        kept.acme = Some(config.acme.clone());
+        let folder = Folder::new(config.acme.folder());
+        let mut before = std::mem::take(&mut kept.wanted);
+        for config::Ordered { names, file } in ordered {
+            let known = before
+                .iter()
+                .position(|one| (&one.names, &one.file) == (&names, &file));
+            if let Some(known) = known {
+                kept.wanted.push(before.swap_remove(known));
+                continue;
+            }
+            let mut wanted = Wanted {
+                names,
+                file,
+                held: None,
+                attempts: Attempts::default(),
+                seen: None,
+                random: fastrand::f64(),
+                due_s: 0,
+            };
+            let now_s = config::unix_now_s();
+            wanted.look(&folder, now_s);
+            let names = wanted.names.join(", ");
+            let what = match &wanted.held {
+                Some(held) if held.is_good(&wanted.names, now_s) => None,
+                Some(held) if held.is_for(&wanted.names) => {
+                    Some(format!("the certificate for {names} has expired"))
+                }
+                _ => Some(format!(
+                    "no certificate for {names} yet: clients that ask for that get the listener's first other one, or an alert if there is none"
+                )),
+            };
+            if let Some(what) = what {
+                warn!(target: TARGET, directory = masked(&config.acme.directory),
+                    "acme: {what}; it is ordered in {} s",
+                    (wanted.due_s - now_s).max(0)
+                );
+            }
+            kept.wanted.push(wanted);
+        }
+    }
+
+    /// Has a certificate ordered that is due; when to look again, if ever.
+    pub fn look(&self) -> Option<Instant> {
+        let mut kept = self.0.kept.lock();
+        if kept.wanted.is_empty() || kept.has_stopped {
+            return None;
+        }
+        let next = Some(now() + LOOK_EVERY);
+        if self.0.is_under_way.load(Relaxed) || kept.rests_until.is_some_and(|until| now() < until)
+        {
+            return next;
+        }
+        let acme = kept.acme.clone()?;
+        let folder = Folder::new(acme.folder());
+        let Some(place) = kept.due(&folder) else {
+            return next;
+        };
+        let lock = match folder.lock() {
+            Ok(Some(lock)) => lock,
+            Ok(None) => {
+                debug!(target: TARGET, "acme: another process is ordering");
+                kept.rests_until = Some(now() + BUSY);
+                return next;
+            }
+            Err(error) => {
+                kept.no_cache(&error);
+                return next;
+            }
+        };
+        // Whoever had the lock a moment ago may have got it.
+        if kept.due(&folder) != Some(place) {
+            return next;
+        }
+        self.begin(&mut kept, place, acme, folder, lock);
+        next
+    }
+
+    fn begin(&self, kept: &mut Kept, place: usize, acme: config::Acme, folder: Folder, lock: Lock) {
+        let wanted = &kept.wanted[place];
+        let going = Going {
+            names: wanted.names.clone(),
+            file: wanted.file.clone(),
+            attempts: wanted.attempts.clone(),
+            directory: acme.directory.clone(),
+            folder,
+            _lock: lock,
+        };
+        // Written down before, so that who crashes over it waits as well.
+        if let Err(error) = going.keep(&going.attempts_failed(None)) {
+            return kept.no_cache(&error);
+        }
+        info!(target: TARGET, directory = masked(&acme.directory),
+            "acme: ordering a certificate for {}",
+            going.names.join(", ")
+        );
+        self.0.is_under_way.store(true, Relaxed);
+        let order = Order {
+            directory: acme.directory,
+            ca: acme.ca,
+            contact: acme.contact,
+            account: going.folder.account(),
+            names: going.names.clone(),
+            proofs: self.0.proofs.clone(),
+        };
+        let inner = Arc::clone(&self.0);
+        self.0.outbound.order(order, move |ended| {
+            going.ended(ended, &inner.figures);
+            inner.is_under_way.store(false, Relaxed);
+        });
+    }
+
+    /// The process ends: nothing new is ordered.
+    pub fn stop(&self) {
+        self.0.kept.lock().has_stopped = true;
+    }
+
+    /// For the metrics.
+    pub fn certificates(&self) -> Vec<Told> {
+        let kept = self.0.kept.lock();
+        let now_s = config::unix_now_s();
+        let told = |wanted: &Wanted| Told {
+            file: wanted.file.clone(),
+            is_held: wanted
+                .held
+                .as_ref()
+                .is_some_and(|held| held.is_good(&wanted.names, now_s)),
+            failures: wanted.attempts.failures,
+            due_s: wanted.due_s,
+        };
+        kept.wanted.iter().map(told).collect()
+    }
+}
+
+impl Kept {
+    /// The first that is due.
+    fn due(&mut self, folder: &Folder) -> Option<usize> {
+        let now_s = config::unix_now_s();
+        for wanted in &mut self.wanted {
+            wanted.look(folder, now_s);
+        }
+        self.wanted.iter().position(|wanted| now_s >= wanted.due_s)
+    }
+
+    fn no_cache(&mut self, error: &io::Error) {
+        error!(target: TARGET, "acme: nothing is ordered while the cache can't be written to: {error}");
+        self.rests_until = Some(now() + NO_CACHE);
+    }
+}
+
+impl Wanted {
+    /// Looks at what there is of it.
+    fn look(&mut self, folder: &Folder, now_s: i64) {
+        let stamps = (stamp(&self.file), stamp(&folder::attempts_of(&self.file)));
+        let (certificate, attempts) = self.seen.replace(stamps).unzip();
+        if certificate != Some(stamps.0) {
+            self.held = stamps.0.and_then(|_| self.read());
+        }
+        if attempts != Some(stamps.1) {
+            self.attempts = folder.attempts(&self.file);
+        }
+        let held = self.held.as_ref();
+        self.due_s = due_s(&self.names, held, &self.attempts, now_s, self.random);
+    }
+
+    fn read(&self) -> Option<Held> {
+        let read = Certificate::read(&self.file, &self.file);
+        let why = match read {
+            Ok(read) => return Some(held(&read)),
+            Err(why) => why,
+        };
+        warn!(target: TARGET, "acme: a certificate of the cache is no good, another is ordered: {why}");
+        None
+    }
+}
+
+fn held(certificate: &Certificate) -> Held {
+    Held {
+        names: certificate.names().to_vec(),
+        valid_from_s: certificate.valid_from_s(),
+        valid_until_s: certificate.valid_until_s(),
+    }
+}
+
+/// An order that is under way.
+struct Going {
+    names: Vec<String>,
+    file: PathBuf,
+    /// Before it.
+    attempts: Attempts,
+    directory: String,
+    folder: Folder,
+    _lock: Lock,
+}
+
+impl Going {
+    fn attempts_failed(&self, why: Option<&Failed>) -> Attempts {
+        let now_s = config::unix_now_s();
+        self.attempts
+            .failed(&self.names, why, now_s, fastrand::f64())
+    }
+
+    fn keep(&self, attempts: &Attempts) -> io::Result<()> {
+        self.folder.keep_attempts(&self.file, attempts)
+    }
+
+    /// Keeps what was issued, or when to try again.
+    fn ended(self, ended: Ended, figures: &Figures) {
+        if let Some(account) = &ended.account
+            && let Err(error) = self.folder.keep_account(account)
+        {
+            error!(target: TARGET, "acme: the account can't be kept, the next order makes another: {error}");
+        }
+        let names = self.names.join(", ");
+        let now_s = config::unix_now_s();
+        let issued = ended.result.and_then(|issued| {
+            let mut text = issued.chain;
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&issued.key);
+            let judge = |file: &Path| {
+                let certificate = Certificate::read(file, file);
+                let held = held(&certificate.map_err(|error| error.to_string())?);
+                held.judge_new(&self.names, now_s)?;
+                Ok(held)
+            };
+            let kept = self.folder.keep_certificate(&self.file, &text, judge);
+            kept.map_err(Failed::Lost)
+        });
+        match issued {
+            Ok(held) => {
+                self.keep_or_say(&Attempts::issued(&self.names, now_s));
+                let days = (held.valid_until_s - now_s) / (24 * 60 * 60);
+                info!(target: TARGET, directory = masked(&self.directory),
+                    "acme: a certificate for {names} was issued, good for {days} days"
+                );
+                figures.issued.add(1);
+            }
+            Err(why) => {
+                if let Failed::NoAccount(_) = why
+                    && let Err(error) = self.folder.forget_account()
+                {
+                    error!(target: TARGET, "acme: the account can't be put away: {error}");
+                }
+                let attempts = self.attempts_failed(Some(&why));
+                self.keep_or_say(&attempts);
+                self.tell(&names, &why, &attempts);
+                match why {
+                    Failed::Unreachable(_) => &figures.unreachable,
+                    _ => &figures.refused,
+                }
+                .add(1);
+            }
+        }
+    }
+
+    fn keep_or_say(&self, attempts: &Attempts) {
+        if let Err(error) = self.keep(attempts) {
+            error!(target: TARGET, "acme: when to order next can't be kept: {error}");
+        }
+    }
+
+    fn tell(&self, names: &str, why: &Failed, attempts: &Attempts) {
+        let now_s = config::unix_now_s();
+        let mut words = String::new();
+        // Writing into a string can't fail.
+        let _ = match Certificate::read(&self.file, &self.file) {
+            Ok(old) if old.valid_until_s() > now_s => write!(
+                words,
+                "the old one stays, it holds for {} more hours",
+                (old.valid_until_s() - now_s) / 3600
+            ),
+            Ok(_) => write!(words, "the old one has expired"),
+            Err(_) => write!(words, "there is none to show"),
+        };
+        warn!(target: TARGET, directory = masked(&self.directory),
+            "acme: no certificate for {names}, {words}; {} in a row, the next try comes in {} s: {why}",
+            match attempts.failures {
+                1 => "1 failure".to_owned(),
+                failures => format!("{failures} failures"),
+            },
+            attempts.next_s - now_s,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use veche_outbound::acme::Issued;
+
+    use super::*;
+
+    /// It was issued and counts at the authority, so the next try comes late.
+    #[test]
+    fn what_can_not_be_kept_is_not_ordered_again_soon() {
+        let path = std::env::temp_dir().join(format!("veche-lost-{}", std::process::id()));
+        let folder = Folder::new(path.clone());
+        let file = path.join("a.example.pem");
+        let names = vec!["a.example".to_owned()];
+        let made = rcgen::generate_simple_self_signed(["b.example".to_owned()]).expect("made");
+        for (chain, key) in [
+            ("nonsense".to_owned(), "nonsense".to_owned()),
+            (made.cert.pem(), made.signing_key.serialize_pem()),
+        ] {
+            let going = Going {
+                names: names.clone(),
+                file: file.clone(),
+                attempts: Attempts::default(),
+                directory: String::new(),
+                folder: folder.clone(),
+                _lock: folder.lock().expect("a folder").expect("nobody has it"),
+            };
+            let figures = Figures::default();
+            let ended = Ended {
+                account: None,
+                result: Ok(Issued { chain, key }),
+            };
+            going.ended(ended, &figures);
+            assert_eq!((figures.issued.read(), figures.refused.read()), (0, 1));
+            assert!(!file.exists());
+            let attempts = folder.attempts(&file);
+            assert_eq!(attempts.failures, 1);
+            assert!(attempts.next_s >= config::unix_now_s() + 3500);
+        }
+        let _ = std::fs::remove_dir_all(&path);
+    }
+}

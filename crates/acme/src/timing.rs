@@ -1,0 +1,299 @@
+//! When a certificate is ordered: ahead of its end, and seldom where that fails.
+//!
+//! Plain arithmetic on Unix time in seconds. What has failed is [written down](Attempts), so that neither a restart nor a
+//! crash makes anybody ask an authority more often.
+
+use serde::{Deserialize, Serialize};
+use veche_outbound::acme::Failed;
+
+/// The part of its life that a certificate has behind it when it is renewed, as authorities advise: 60 days of 90.
+const RENEW_AFTER: f64 = 2.0 / 3.0;
+
+/// Up to so much of its life earlier, so that those who began together don't renew together.
+const RENEW_SPREAD: f64 = 1.0 / 20.0;
+
+/// After one that was issued the next order for the same names comes so late at the earliest, whatever it says of itself.
+const AFTER_ISSUED_S: i64 = 3600;
+
+/// The waits after failures, each the double of the one before: the first, and the longest.
+const UNREACHABLE_S: [i64; 2] = [10, 3600];
+/// Let's Encrypt takes five failed proofs for a name in an hour.
+const REFUSED_S: [i64; 2] = [180, 12 * 3600];
+const LIMITED_S: [i64; 2] = [3600, 24 * 3600];
+
+/// Waits are up to so much longer, at random.
+const WAIT_SPREAD: f64 = 0.25;
+
+/// What has come of orders for certain names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Attempts {
+    /// Those that it was ordered for.
+    pub(super) names: Vec<String>,
+    /// In a row, of whatever kind.
+    pub(super) failures: u32,
+    /// Of the last one.
+    kind: Option<Kind>,
+    /// So many at the end of the row were of that kind: a long outage does not make the first refusal a long wait.
+    alike: u32,
+    /// There is no other order before that time.
+    pub(super) next_s: i64,
+}
+
+/// Which waits a failure has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Kind {
+    Unreachable,
+    Refused,
+    Limited,
+}
+
+impl Attempts {
+    /// After an order that was answered with a certificate.
+    pub(super) fn issued(names: &[String], now_s: i64) -> Self {
+        Self {
+            names: names.to_vec(),
+            next_s: now_s + AFTER_ISSUED_S,
+            ..Self::default()
+        }
+    }
+
+    /// After these and another failure; `random` is from 0 to 1. `None`: one that is under way counts as refused, since
+    /// nobody may be left to say otherwise.
+    pub(super) fn failed(
+        &self,
+        names: &[String],
+        why: Option<&Failed>,
+        now_s: i64,
+        random: f64,
+    ) -> Self {
+        let before = match self.names == names {
+            true => self.clone(),
+            false => Self::default(),
+        };
+        let (kind, [first_s, longest_s]) = match why {
+            Some(Failed::Unreachable(_)) => (Kind::Unreachable, UNREACHABLE_S),
+            // The next one is made with another account.
+            Some(Failed::NoAccount(_)) if before.failures == 0 => (Kind::Refused, UNREACHABLE_S),
+            Some(Failed::Limited { .. } | Failed::Lost(_)) => (Kind::Limited, LIMITED_S),
+            None | Some(Failed::Refused(_) | Failed::NoAccount(_)) => (Kind::Refused, REFUSED_S),
+        };
+        let alike = match before.kind == Some(kind) {
+            true => before.alike,
+            false => 0,
+        };
+        let wait_s = first_s.saturating_mul(1 << alike.min(20)).min(longest_s);
+        let asked_s = match why {
+            Some(Failed::Limited { after_s, .. }) => (*after_s).min(LIMITED_S[1] as u64) as i64,
+            _ => 0,
+        };
+        let wait_s = wait_s.max(asked_s);
+        let wait_s = wait_s + (wait_s as f64 * WAIT_SPREAD * random) as i64;
+        Self {
+            names: names.to_vec(),
+            failures: before.failures.saturating_add(1),
+            kind: Some(kind),
+            alike: alike.saturating_add(1),
+            next_s: now_s + wait_s,
+        }
+    }
+
+    /// When the next order for these names may be; a clock that was ahead does not keep it away for ever.
+    fn may_order_s(&self, names: &[String], now_s: i64) -> i64 {
+        let longest_s = LIMITED_S[1] + (LIMITED_S[1] as f64 * WAIT_SPREAD) as i64;
+        match self.names == names && self.next_s <= now_s + longest_s {
+            true => self.next_s,
+            false => 0,
+        }
+    }
+}
+
+/// What is known of a certificate that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    /// In small letters.
+    pub(super) names: Vec<String>,
+    pub(super) valid_from_s: i64,
+    pub(super) valid_until_s: i64,
+}
+
+impl Held {
+    /// When it is renewed; `random` is from 0 to 1, and the same each time.
+    pub(super) fn renew_s(&self, random: f64) -> i64 {
+        let life_s = self.valid_until_s.saturating_sub(self.valid_from_s).max(0) as f64;
+        self.valid_from_s + (life_s * (RENEW_AFTER - RENEW_SPREAD * random)) as i64
+    }
+
+    /// Whether clients that ask for these names can be shown it.
+    pub(super) fn is_good(&self, names: &[String], now_s: i64) -> bool {
+        self.is_for(names) && now_s <= self.valid_until_s
+    }
+
+    /// Whether it is what was ordered; who keeps another orders the next one at once.
+    pub(super) fn judge_new(&self, names: &[String], now_s: i64) -> Result<(), String> {
+        let why = match () {
+            () if !self.is_for(names) => format!("it is for {:?} instead", self.names),
+            () if now_s < self.valid_from_s => format!("it holds from {} on", self.valid_from_s),
+            () if now_s > self.valid_until_s => format!("it held until {}", self.valid_until_s),
+            () if now_s >= self.renew_s(1.0) => "it is to be renewed already".to_owned(),
+            () => return Ok(()),
+        };
+        Err(format!(
+            "what was issued is no good: {why} (is the clock right?)"
+        ))
+    }
+
+    pub(super) fn is_for(&self, names: &[String]) -> bool {
+        names.iter().all(|name| self.names.contains(name))
+    }
+}
+
+/// When a certificate for these names is ordered, given the one there is and what came of orders before.
+pub(super) fn due_s(
+    names: &[String],
+    held: Option<&Held>,
+    attempts: &Attempts,
+    now_s: i64,
+    random: f64,
+) -> i64 {
+    let wanted_s = match held.filter(|held| held.is_for(names)) {
+        Some(held) => held.renew_s(random),
+        None => 0,
+    };
+    wanted_s.max(attempts.may_order_s(names, now_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_S: i64 = 86_400;
+    const NOW_S: i64 = 1_800_000_000;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn held(of: &[&str], days_behind: i64, days_ahead: i64) -> Held {
+        Held {
+            names: names(of),
+            valid_from_s: NOW_S - days_behind * DAY_S,
+            valid_until_s: NOW_S + days_ahead * DAY_S,
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_when_a_third_of_its_life_is_left() {
+        let own = names(&["a.example"]);
+        let none = Attempts::default();
+        let due = |held: Option<&Held>, random| due_s(&own, held, &none, NOW_S, random);
+        let young = held(&["a.example", "b.example"], 0, 90);
+        assert_eq!(due(Some(&young), 0.0), NOW_S + 60 * DAY_S);
+        let early = due(Some(&young), 1.0);
+        assert!(
+            (NOW_S + 55 * DAY_S..NOW_S + 56 * DAY_S).contains(&early),
+            "{early}"
+        );
+        // Of six days two are left.
+        let short = held(&["a.example"], 0, 6);
+        assert_eq!(due(Some(&short), 0.0), NOW_S + 4 * DAY_S);
+        // None, one for other names, one that has expired: at once.
+        assert!(due(None, 0.5) <= NOW_S);
+        assert!(due(Some(&held(&["b.example"], 0, 90)), 0.5) <= NOW_S);
+        assert!(due(Some(&held(&["a.example"], 90, -1)), 0.5) <= NOW_S);
+        // One that makes no sense is as good as none, and no panic.
+        let odd = Held {
+            names: own.clone(),
+            valid_from_s: i64::MAX,
+            valid_until_s: i64::MIN,
+        };
+        let _ = due(Some(&odd), 1.0);
+    }
+
+    #[test]
+    fn failures_are_paid_for_with_waiting() {
+        let own = names(&["a.example"]);
+        let waits = |why: Option<&Failed>, count: usize| {
+            let (mut attempts, mut waits) = (Attempts::default(), Vec::new());
+            for _ in 0..count {
+                attempts = attempts.failed(&own, why, NOW_S, 0.0);
+                waits.push(due_s(&own, None, &attempts, NOW_S, 0.0) - NOW_S);
+            }
+            waits
+        };
+        let unreachable = Failed::Unreachable(String::new());
+        assert_eq!(waits(Some(&unreachable), 4), [10, 20, 40, 80]);
+        assert_eq!(waits(Some(&unreachable), 40)[39], 3600);
+        let refused = Failed::Refused(String::new());
+        // No more than five in the first hour, and two a day in the end.
+        assert_eq!(waits(Some(&refused), 5), [180, 360, 720, 1440, 2880]);
+        assert_eq!(waits(None, 60)[59], 12 * 3600);
+        let limited = |after_s| Failed::Limited {
+            why: String::new(),
+            after_s,
+        };
+        assert_eq!(waits(Some(&limited(0)), 2), [3600, 7200]);
+        assert_eq!(waits(Some(&limited(5000)), 2), [5000, 7200]);
+        assert_eq!(waits(Some(&limited(u64::MAX)), 1), [86_400]);
+        assert_eq!(waits(Some(&Failed::Lost(String::new())), 6)[5], 86_400);
+        let lost = Failed::NoAccount(String::new());
+        assert_eq!(waits(Some(&lost), 2), [10, 360]);
+        let spread = Attempts::default().failed(&own, Some(&refused), NOW_S, 1.0);
+        assert_eq!(spread.next_s, NOW_S + 180 + 45);
+    }
+
+    #[test]
+    fn failures_of_another_kind_begin_anew() {
+        let own = names(&["a.example"]);
+        let unreachable = Failed::Unreachable(String::new());
+        let refused = Failed::Refused(String::new());
+        let mut attempts = Attempts::default();
+        for _ in 0..10 {
+            attempts = attempts.failed(&own, Some(&unreachable), NOW_S, 0.0);
+        }
+        let after = |before: &Attempts, why| {
+            let after = before.failed(&own, why, NOW_S, 0.0);
+            (after.failures, after.next_s - NOW_S)
+        };
+        assert_eq!(after(&attempts, Some(&unreachable)), (11, 3600));
+        assert_eq!(after(&attempts, Some(&refused)), (11, 180));
+        // One that nobody has seen the end of is like one that was refused.
+        assert_eq!(after(&attempts, None), (11, 180));
+        let once = attempts.failed(&own, Some(&refused), NOW_S, 0.0);
+        assert_eq!(after(&once, None), (12, 360));
+        assert_eq!(after(&once, Some(&unreachable)), (12, 10));
+        // What is kept is what was written.
+        let text = serde_json::to_string(&once).expect("JSON");
+        assert_eq!(serde_json::from_str::<Attempts>(&text).expect("JSON"), once);
+    }
+
+    #[test]
+    fn what_was_issued_has_to_be_what_was_ordered() {
+        let own = names(&["a.example", "b.example"]);
+        let judge = |held: Held| held.judge_new(&own, NOW_S);
+        let both = ["b.example", "a.example"];
+        assert_eq!(judge(held(&both, 0, 90)), Ok(()));
+        assert!(held(&both, 80, 10).is_good(&own, NOW_S));
+        for (bad, is_good) in [
+            (held(&["a.example"], 0, 90), false),
+            (held(&both, -1, 90), true),
+            (held(&both, 90, -1), false),
+            (held(&both, 80, 10), true),
+        ] {
+            assert_eq!(bad.is_good(&own, NOW_S), is_good, "{bad:?}");
+            assert!(judge(bad).is_err());
+        }
+    }
+
+    #[test]
+    fn other_names_and_other_clocks_wait_for_nothing() {
+        let (own, other) = (names(&["a.example"]), names(&["a.example", "b.example"]));
+        let issued = Attempts::issued(&own, NOW_S);
+        // An authority that issues what is no good is not asked again at once.
+        assert_eq!(due_s(&own, None, &issued, NOW_S, 0.0), NOW_S + 3600);
+        assert!(due_s(&other, None, &issued, NOW_S, 0.0) <= NOW_S);
+        let failed = issued.failed(&own, None, NOW_S, 0.0);
+        assert_eq!(failed.failed(&other, None, NOW_S, 0.0).failures, 1);
+        // The clock was a year ahead when that was written.
+        assert!(due_s(&own, None, &failed, NOW_S - 365 * DAY_S, 0.0) <= NOW_S - 365 * DAY_S);
+    }
+}

@@ -1,0 +1,389 @@
+//! What the back end is told of a request, and what its answer says.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use veche_calls::Fault;
+use veche_frontends::identity::hook::Question;
+use veche_frontends::identity::{Finding, Unknown, Word};
+use veche_proto::http::{Head, encoded_path};
+use veche_webhooks::{Answer, Ending, HOOK, Object};
+
+use crate::cache::Digest;
+
+/// In this header, or in a JSON body as `user`, the back end says who it is.
+pub(super) const USER_HEADER: &str = "x-veche-user";
+
+/// In this header, or in a JSON body as `expire_at`, the back end says until when, in seconds since 1970.
+const EXPIRE_HEADER: &str = "x-veche-expire-at";
+
+/// An answer is never kept for longer, whatever it says.
+const KEPT_MAX: Duration = Duration::from_secs(3600);
+
+/// The headers of the question: those of the client that are `chosen`, and what it wanted.
+pub(super) fn passed_on(question: &Question<'_>, chosen: &[String]) -> Vec<(String, Vec<u8>)> {
+    let head = question.head;
+    let mut passed = Vec::new();
+    for (name, value) in head.headers() {
+        let name = name.to_ascii_lowercase();
+        if chosen.contains(&name) {
+            passed.push((name, value.to_vec()));
+        }
+    }
+    let client = question.client.to_canonical().to_string();
+    for (name, value) in [
+        ("x-original-method", head.method.as_str()),
+        ("x-original-uri", &asked_for(head)),
+        ("x-original-host", head.host),
+        ("x-real-ip", &client),
+        (HOOK, "identity"),
+    ] {
+        passed.push((name.to_owned(), value.as_bytes().to_vec()));
+    }
+    passed
+}
+
+/// The path that the request was routed by, so that the back end judges no other spelling of it, and the query.
+fn asked_for(head: &Head<'_>) -> String {
+    let path = encoded_path(&head.path);
+    match head.query {
+        "" => path.into_owned(),
+        query => format!("{path}?{query}"),
+    }
+}
+
+/// By which an answer is kept. Lengths are part of it, so that nothing can be moved from one header to the next.
+pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
+    let mut digest = Sha256::new();
+    for (name, value) in passed {
+        for part in [name.as_bytes(), value] {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+    }
+    digest.finalize().into()
+}
+
+/// What an answer says.
+pub(super) struct Said {
+    pub(super) finding: Finding,
+    /// How long it may be kept; `None`: for this once.
+    pub(super) kept: Option<Duration>,
+    /// What it says about the back end; `None`: nothing.
+    pub(super) ending: Option<Ending>,
+    /// For the log, where something is wrong.
+    pub(super) trouble: Option<String>,
+}
+
+impl Said {
+    /// How long it may be kept at that time, in milliseconds since 1970: never for longer than it holds.
+    pub(super) fn kept_for(&self, now_ms: u64) -> Option<Duration> {
+        let until_s = match &self.finding {
+            Finding::Named(word) => word.until_s,
+            _ => None,
+        };
+        let left_ms = until_s.map(|until_s| until_s.saturating_mul(1000).saturating_sub(now_ms));
+        let left = left_ms.map_or(Duration::MAX, Duration::from_millis);
+        self.kept
+            .map(|kept| kept.min(left))
+            .filter(|kept| !kept.is_zero())
+    }
+}
+
+/// Reads an answer; `cache_time` is for those that name a user and say nothing of how long that holds.
+pub(super) fn read(answer: Result<Answer, Fault>, cache_time: Option<Duration>) -> Said {
+    let failed = |ending, trouble: String| Said {
+        finding: Finding::Unknown(Unknown::NoAnswer),
+        kept: None,
+        ending,
+        trouble: Some(trouble),
+    };
+    let answer = match answer {
+        Err(fault) => return failed(Ending::of_fault(&fault), fault.words),
+        Ok(answer) => answer,
+    };
+    let unknown = |unknown| (Finding::Unknown(unknown), None);
+    let (finding, kept) = match answer.status {
+        200..=299 => match word(&answer) {
+            Ok(word) => (Finding::Named(word), cache_time),
+            Err(why) => return failed(Some(Ending::Answered), format!("{}: {why}", answer.status)),
+        },
+        401 => unknown(Unknown::Stranger),
+        403 => unknown(Unknown::Unwanted),
+        status => {
+            return failed(
+                Some(Ending::of_status(status)),
+                format!("it answered with {status}"),
+            );
+        }
+    };
+    Said {
+        finding,
+        kept: kept_for(answer.header("cache-control"), kept),
+        ending: Some(Ending::Answered),
+        trouble: None,
+    }
+}
+
+fn word(answer: &Answer) -> Result<Word, String> {
+    #[derive(Deserialize)]
+    struct Named {
+        user: String,
+        #[serde(default)]
+        expire_at: u64,
+    }
+    let (user, mut until_s) = match answer.header(USER_HEADER) {
+        Some(user) => (user.to_owned(), end_beside(&answer.body)?),
+        None => match serde_json::from_slice::<Object<Named>>(&answer.body) {
+            Ok(Object(named)) => (named.user, named.expire_at),
+            Err(error) => return Err(format!("no {USER_HEADER}, and no \"user\": {error}")),
+        },
+    };
+    if user.is_empty() {
+        return Err("it names a user that is none".to_owned());
+    }
+    if answer.has(EXPIRE_HEADER) {
+        let seconds = answer.header(EXPIRE_HEADER).map(str::trim);
+        let seconds = seconds.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        until_s = seconds.and_then(|text| text.parse().ok()).ok_or(format!(
+            "{EXPIRE_HEADER} is no whole number of seconds since 1970"
+        ))?;
+    }
+    Ok(Word {
+        user,
+        // 0 is no time.
+        until_s: Some(until_s).filter(|until_s| *until_s > 0),
+        ..Word::default()
+    })
+}
+
+/// `expire_at` of a body beside the header that names the user: 0 where the body is no JSON object or has none.
+fn end_beside(body: &[u8]) -> Result<u64, String> {
+    #[derive(Deserialize)]
+    struct Timed {
+        #[serde(default)]
+        expire_at: u64,
+    }
+    if serde_json::from_slice::<serde_json::Map<_, _>>(body).is_err() {
+        return Ok(0);
+    }
+    serde_json::from_slice::<Timed>(body)
+        .map(|timed| timed.expire_at)
+        .map_err(|error| error.to_string())
+}
+
+/// RFC 9111, section 5.2.2, as far as it matters to the only one who asks.
+fn kept_for(header: Option<&str>, otherwise: Option<Duration>) -> Option<Duration> {
+    let Some(header) = header else {
+        return otherwise;
+    };
+    let mut age = None;
+    for directive in header.split(',') {
+        let directive = directive.trim().to_ascii_lowercase();
+        match directive.split_once('=') {
+            None if directive == "no-store" || directive == "no-cache" => return None,
+            Some(("max-age", seconds)) => age = seconds.trim_matches('"').parse().ok(),
+            _ => {}
+        }
+    }
+    let kept = match age {
+        Some(seconds) => Some(Duration::from_secs(seconds)),
+        None => otherwise,
+    };
+    kept.map(|kept| kept.min(KEPT_MAX))
+        .filter(|kept| !kept.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use veche_calls::FaultKind;
+
+    use super::*;
+
+    fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> Result<Answer, Fault> {
+        let headers = headers.iter();
+        Ok(Answer {
+            status,
+            headers: headers
+                .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
+                .collect(),
+            body: body.as_bytes().to_vec(),
+        })
+    }
+
+    #[test]
+    fn an_answer_names_a_user_or_says_why_not() {
+        let word = |name: &str, until_s| {
+            Finding::Named(Word {
+                user: name.to_owned(),
+                until_s,
+                ..Word::default()
+            })
+        };
+        let named = |name: &str| word(name, None);
+        let expiry = |value| ("x-veche-expire-at", value);
+        let unknown = Finding::Unknown;
+        let user = ("x-veche-user", "ann");
+        let (answered, unavailable) = (Some(Ending::Answered), Some(Ending::Unavailable));
+        for (given, finding, ending) in [
+            (answer(200, &[user], ""), named("ann"), answered),
+            (answer(204, &[user], ""), named("ann"), answered),
+            (
+                answer(200, &[user], r#"{"user":"bob"}"#),
+                named("ann"),
+                answered,
+            ),
+            (
+                answer(200, &[], r#"{"user":"bob","x":1}"#),
+                named("bob"),
+                answered,
+            ),
+            (
+                answer(200, &[], r#"{"user":42}"#),
+                unknown(Unknown::NoAnswer),
+                answered,
+            ),
+            (
+                answer(200, &[], r#"["ann"]"#),
+                unknown(Unknown::NoAnswer),
+                answered,
+            ),
+            (answer(200, &[], "[]"), unknown(Unknown::NoAnswer), answered),
+            (
+                answer(200, &[], r#"{"user":""}"#),
+                unknown(Unknown::NoAnswer),
+                answered,
+            ),
+            (
+                answer(200, &[], r#"{"user":"bob","expire_at":1900000000}"#),
+                word("bob", Some(1_900_000_000)),
+                answered,
+            ),
+            (
+                answer(200, &[], r#"{"user":"bob","expire_at":0}"#),
+                named("bob"),
+                answered,
+            ),
+            (
+                answer(200, &[user], r#"{"expire_at":1900000000}"#),
+                word("ann", Some(1_900_000_000)),
+                answered,
+            ),
+            (
+                answer(200, &[user], r#"{"expire_at":-1}"#),
+                unknown(Unknown::NoAnswer),
+                answered,
+            ),
+            (answer(200, &[user], "<p>hello"), named("ann"), answered),
+            (
+                answer(204, &[user, expiry("1900000000")], ""),
+                word("ann", Some(1_900_000_000)),
+                answered,
+            ),
+            (
+                answer(204, &[user, expiry("-1")], ""),
+                unknown(Unknown::NoAnswer),
+                answered,
+            ),
+            (
+                answer(204, &[user, expiry("soon")], ""),
+                unknown(Unknown::NoAnswer),
+                answered,
+            ),
+            (
+                answer(204, &[user, expiry("+1")], ""),
+                unknown(Unknown::NoAnswer),
+                answered,
+            ),
+            (
+                answer(200, &[], r#"{"user":"bob","expire_at":-1}"#),
+                unknown(Unknown::NoAnswer),
+                answered,
+            ),
+            (
+                answer(200, &[], r#"{"user":"bob","expire_at":1.5}"#),
+                unknown(Unknown::NoAnswer),
+                answered,
+            ),
+            (answer(200, &[], "ok"), unknown(Unknown::NoAnswer), answered),
+            (
+                answer(302, &[user], ""),
+                unknown(Unknown::NoAnswer),
+                answered,
+            ),
+            (
+                answer(401, &[user], ""),
+                unknown(Unknown::Stranger),
+                answered,
+            ),
+            (answer(403, &[], ""), unknown(Unknown::Unwanted), answered),
+            (answer(404, &[], ""), unknown(Unknown::NoAnswer), answered),
+            (answer(500, &[], ""), unknown(Unknown::NoAnswer), answered),
+            (
+                answer(503, &[], ""),
+                unknown(Unknown::NoAnswer),
+                unavailable,
+            ),
+            (
+                Err(Fault::new(FaultKind::Timeout, "late")),
+                unknown(Unknown::NoAnswer),
+                Some(Ending::TimedOut),
+            ),
+            (
+                Err(Fault::new(FaultKind::Invalid, "no")),
+                unknown(Unknown::NoAnswer),
+                None,
+            ),
+        ] {
+            let said = read(given, None);
+            assert_eq!((said.finding, said.ending), (finding, ending));
+        }
+    }
+
+    #[test]
+    fn no_answer_is_kept_for_longer_than_it_holds() {
+        let said = |expire_at: &str| {
+            let headers = [("x-veche-user", "ann"), ("x-veche-expire-at", expire_at)];
+            let said = read(answer(204, &headers, ""), Some(Duration::from_secs(60)));
+            said.kept_for(1_800_000_000_500)
+        };
+        assert_eq!(said("1800000010"), Some(Duration::from_millis(9_500)));
+        assert_eq!(said("1800000100"), Some(Duration::from_secs(60)));
+        assert_eq!(said("1800000000"), None);
+        assert_eq!(said("0"), Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn answers_say_how_long_they_hold() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (header, otherwise, expected) in [
+            (None, None, None),
+            (None, seconds(5), seconds(5)),
+            (Some("max-age=7"), seconds(5), seconds(7)),
+            (Some("private, Max-Age=7"), None, seconds(7)),
+            (Some("private"), seconds(5), seconds(5)),
+            (Some("max-age=0"), seconds(5), None),
+            (Some("max-age=7, no-store"), seconds(5), None),
+            (Some("no-cache"), seconds(5), None),
+            (Some("max-age=99999999"), None, Some(KEPT_MAX)),
+            (Some("max-age=soon"), seconds(5), seconds(5)),
+        ] {
+            assert_eq!(kept_for(header, otherwise), expected, "{header:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_moves_from_one_header_to_the_next() {
+        let of = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter();
+            let passed: Vec<_> = pairs
+                .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
+                .collect();
+            digest(&passed)
+        };
+        assert_ne!(of(&[("a", "bc")]), of(&[("ab", "c")]));
+        assert_ne!(of(&[("a", "b"), ("c", "d")]), of(&[("a", "bc"), ("", "d")]));
+        assert_eq!(of(&[("a", "b")]), of(&[("a", "b")]));
+    }
+}

@@ -1,0 +1,266 @@
+//! The keys of `[jwt]`: those of a file, or those that the issuer publishes, fetched anew from time to time.
+//!
+//! The keys that were read last stay in use until others have been read: an issuer that can't be reached turns nobody
+//! away whose key is known. A token with an unknown key has the set fetched at once, but only every [`ASK_EVERY`], so a
+//! flood of made-up names is no flood of requests.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use tracing::{info, warn};
+use veche_calls::Outcome;
+use veche_clock::now;
+use veche_config::{Jwt, KeySource, Published};
+use veche_frontends::identity::token::Keychain;
+use veche_frontends::identity::{Desk, Finding};
+use veche_hub::ConnectionId;
+use veche_jwt::Keys;
+use veche_outbound::Outbound;
+use veche_webhooks::{Answer, CONNECTIONS_MAX, Request};
+
+use super::figures::Figures;
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::identity::keyring";
+
+/// Tokens with unknown keys have a set fetched so often at most.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+
+/// After a failure the next try comes so soon, then after twice the time and so on, up to the usual time.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// Doublings of that.
+const RETRY_DOUBLINGS_MAX: u32 = 6;
+
+/// How long an issuer may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest set, in bytes.
+const SET_BYTES_MAX: u64 = 256 << 10;
+
+/// Handshakes that may wait for a set; others are judged by the keys that there are.
+const WAITING_MAX: usize = 4096;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Keyring {
+    source: KeySource,
+    outbound: Outbound,
+    figures: Arc<Figures>,
+    keys: RwLock<Option<Arc<Keys>>>,
+    fetching: Mutex<Fetching>,
+    /// For what comes later.
+    me: Weak<Self>,
+}
+
+/// Of a published set.
+#[derive(Debug, Default)]
+struct Fetching {
+    is_under_way: bool,
+    /// Who is told when it has ended.
+    waiting: Vec<(ConnectionId, Arc<dyn Desk>)>,
+    /// `None`: at once.
+    due: Option<Instant>,
+    /// When an unknown key had it fetched last.
+    asked: Option<Instant>,
+    failures: u32,
+}
+
+impl Keyring {
+    /// Without keys yet.
+    pub(super) fn new(jwt: &Jwt, outbound: &Outbound, figures: &Arc<Figures>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            source: jwt.keys.clone(),
+            outbound: outbound.clone(),
+            figures: Arc::clone(figures),
+            keys: RwLock::default(),
+            fetching: Mutex::default(),
+            me: Weak::clone(me),
+        })
+    }
+
+    /// Whether it has the keys that a configuration names.
+    pub(super) fn is_of(&self, jwt: &Jwt) -> bool {
+        self.source == jwt.keys
+    }
+
+    /// Takes these from now on.
+    pub(super) fn set(&self, keys: Keys) {
+        *self.keys.write() = Some(Arc::new(keys));
+    }
+
+    pub(super) fn is_published(&self) -> bool {
+        matches!(self.source, KeySource::Published(_))
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.keys.read().as_ref().map_or(0, |keys| keys.len())
+    }
+
+    /// Has the set fetched if that is due.
+    pub(super) fn look(&self) {
+        let KeySource::Published(published) = &self.source else {
+            return;
+        };
+        let mut fetching = self.fetching.lock();
+        if !fetching.is_under_way && fetching.due.is_none_or(|due| now() >= due) {
+            fetching.is_under_way = true;
+            drop(fetching);
+            self.fetch(published);
+        }
+    }
+
+    /// Whoever calls has said that a fetch is under way.
+    fn fetch(&self, published: &Published) {
+        let get = Request {
+            body: None,
+            url: published.url.expose(),
+            headers: vec![(
+                "accept".to_owned(),
+                b"application/jwk-set+json, application/json".to_vec(),
+            )],
+            timeout: TIMEOUT,
+            body_bytes_max: SET_BYTES_MAX,
+            ca: published.ca.as_deref(),
+            connections_max: CONNECTIONS_MAX,
+        };
+        let me = Weak::clone(&self.me);
+        self.outbound.ask(get.into_call(), move |outcome| {
+            if let Some(me) = me.upgrade() {
+                me.fetched(outcome);
+            }
+        });
+    }
+
+    fn fetched(&self, outcome: Outcome) {
+        let KeySource::Published(published) = &self.source else {
+            return;
+        };
+        let answer = Answer::of(outcome).map_err(|fault| fault.words);
+        let read = answer.and_then(|answer| match answer.status {
+            200 => Keys::published(&answer.body).map_err(|why| why.to_string()),
+            status => Err(format!("it answered with {status}")),
+        });
+        self.figures.fetched(read.is_ok());
+        let mut fetching = self.fetching.lock();
+        let wait = match read {
+            Ok(keys) => {
+                fetching.failures = 0;
+                let is_new = self.keys.read().as_deref() != Some(&keys);
+                if is_new {
+                    info!(target: TARGET, keys = keys.len(), "jwt: new keys from {}", published.url);
+                    self.set(keys);
+                }
+                published.refresh
+            }
+            Err(why) => {
+                let doublings = fetching.failures.min(RETRY_DOUBLINGS_MAX);
+                fetching.failures += 1;
+                let stays = match self.count() {
+                    0 => "no token can be checked",
+                    _ => "the old keys stay",
+                };
+                warn!(target: TARGET, "jwt: no keys from {}, {stays}: {why}", published.url);
+                (RETRY_AFTER * (1 << doublings)).min(published.refresh)
+            }
+        };
+        fetching.is_under_way = false;
+        fetching.due = Some(now() + wait);
+        let waiting = std::mem::take(&mut fetching.waiting);
+        drop(fetching);
+        for (id, desk) in waiting {
+            desk.tell(id, Finding::Keys);
+        }
+    }
+}
+
+impl Keychain for Keyring {
+    fn keys(&self) -> Option<Arc<Keys>> {
+        self.keys.read().clone()
+    }
+
+    fn look_for_more(
+        &self,
+        id: ConnectionId,
+        desk: &Arc<dyn Desk>,
+        seen: Option<&Arc<Keys>>,
+    ) -> bool {
+        let KeySource::Published(published) = &self.source else {
+            return false;
+        };
+        let mut fetching = self.fetching.lock();
+        if self.keys().as_ref().map(Arc::as_ptr) != seen.map(Arc::as_ptr) {
+            drop(fetching);
+            desk.tell(id, Finding::Keys);
+            return true;
+        }
+        let now = now();
+        let is_fair = fetching.asked.is_none_or(|asked| now >= asked + ASK_EVERY);
+        if !fetching.is_under_way && !is_fair || fetching.waiting.len() >= WAITING_MAX {
+            return false;
+        }
+        fetching.waiting.push((id, Arc::clone(desk)));
+        if !std::mem::replace(&mut fetching.is_under_way, true) {
+            // The first of all is due anyway, whoever comes to it first.
+            if fetching.due.is_some() {
+                fetching.asked = Some(now);
+            }
+            drop(fetching);
+            self.fetch(published);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use veche_calls::SecretUrl;
+    use veche_frontends::identity::token::Place;
+    use veche_jwt::Rules;
+
+    use super::*;
+
+    const ID: ConnectionId = ConnectionId {
+        index: 0,
+        generation: 0,
+    };
+
+    #[derive(Debug, Default)]
+    struct Told(Mutex<Vec<Finding>>);
+
+    impl Desk for Told {
+        fn tell(&self, _: ConnectionId, finding: Finding) {
+            self.0.lock().push(finding);
+        }
+    }
+
+    #[test]
+    fn keys_that_came_during_the_check_need_no_second_fetch() {
+        let published = Published {
+            url: SecretUrl::new("http://127.0.0.1:9/keys".into()),
+            refresh: Duration::from_secs(3600),
+            ca: None,
+        };
+        let jwt = Jwt {
+            keys: KeySource::Published(published),
+            previous: None,
+            refuses_short_secrets: false,
+            rules: Rules::default(),
+            places: vec![Place::Bearer],
+        };
+        let keyring = Keyring::new(&jwt, &Outbound::default(), &Arc::default());
+        let seen = keyring.keys();
+        assert_eq!(seen, None);
+        keyring.set(Keys::secret(b"a secret that is long enough for it").expect("long enough"));
+        keyring.fetching.lock().due = Some(now());
+
+        let told = Arc::new(Told::default());
+        let desk = Arc::clone(&told) as Arc<dyn Desk>;
+        assert!(keyring.look_for_more(ID, &desk, seen.as_ref()));
+        assert!(matches!(told.0.lock()[..], [Finding::Keys]));
+        let fetching = keyring.fetching.lock();
+        assert!(!fetching.is_under_way);
+        assert_eq!(fetching.asked, None);
+    }
+}

@@ -1,0 +1,264 @@
+//! Who clients are, as far as others have to be asked: issuers for their keys, the back end for its word, PAM for passwords.
+//!
+//! The process's, shared by all workers: they ask, and go on at once; what has to be waited for is told at the worker's
+//! [`Desk`](veche_frontends::identity::Desk) from a thread of the outbound side, or of the helpers'. What is kept (keys,
+//! answers, the state of a breaker) stays over a reload as long as it is asked for in the same way; PAM's rules may be others
+//! by then, so its answers don't.
+//!
+//! The crate knows keys, logins, questions to an identity hook, and what of their answers may be kept. It does not know
+//! requests of clients, which are the front ends', or workers.
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod ended;
+mod figures;
+mod guesses;
+mod hook;
+mod keyring;
+mod pam;
+mod questions;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tracing::error;
+use veche_calls::SecretUrl;
+use veche_clock::now;
+use veche_config::{self as config, Config};
+use veche_frontends::identity::token::{Anonymous, Tokens, Verifier};
+use veche_frontends::identity::{Identity, basic::Login, hook::Hook};
+use veche_jwt::Keys;
+use veche_outbound::Outbound;
+use veche_pam::Service;
+
+use ended::Ended;
+pub use figures::{Asked, Figures};
+pub use guesses::Guesses;
+use hook::BackEnd;
+use keyring::Keyring;
+use pam::{Pam, Passwords};
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::identity";
+
+/// How often is looked whether keys are due.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Identities {
+    outbound: Outbound,
+    figures: Arc<Figures>,
+    ended: Arc<Ended>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    tokens: Option<Tokens>,
+    /// Of connection tokens, and of subscription tokens that have their own.
+    keyrings: [Option<Arc<Keyring>>; 2],
+    /// By their URLs.
+    hooks: HashMap<SecretUrl, Arc<BackEnd>>,
+    /// `None` where no route asks it.
+    pam: Option<Arc<Pam>>,
+    passwords: HashMap<Service, Arc<Passwords>>,
+}
+
+impl Identities {
+    /// Whose questions go out that way.
+    pub fn new(outbound: Outbound) -> Self {
+        Self {
+            outbound,
+            ..Self::default()
+        }
+    }
+
+    /// Reads the keys that a configuration names. Where that fails no token holds until they are good.
+    pub fn begin(&self, config: &Config) {
+        let keys = self.read(config).unwrap_or_else(|why| {
+            error!(target: TARGET, "jwt: no token can be checked: {why}");
+            [None, None]
+        });
+        self.reload(config, keys);
+    }
+
+    /// Reads the keys that a new configuration names, of connection tokens and of subscription tokens; `None` where there
+    /// are none to read.
+    ///
+    /// # Errors
+    /// They can't be read, as a line to act on.
+    pub fn read(&self, config: &Config) -> Result<[Option<Keys>; 2], String> {
+        let [connections, subscriptions] = sections_of(config).map(|jwt| match jwt {
+            Some(jwt) => jwt.read(),
+            None => Ok(None),
+        });
+        Ok([connections?, subscriptions?])
+    }
+
+    /// Takes over a new configuration with the keys that were read.
+    pub fn reload(&self, config: &Config, keys: [Option<Keys>; 2]) {
+        let mut kept = self.kept.lock();
+        let sections = sections_of(config).into_iter().zip(keys);
+        for (place, (jwt, keys)) in sections.enumerate() {
+            let Some(jwt) = jwt else {
+                kept.keyrings[place] = None;
+                continue;
+            };
+            let before = kept.keyrings[place].take_if(|before| before.is_of(jwt));
+            let keyring =
+                before.unwrap_or_else(|| Keyring::new(jwt, &self.outbound, &self.figures));
+            if let Some(keys) = keys {
+                keyring.set(keys);
+            }
+            kept.keyrings[place] = Some(keyring);
+        }
+        kept.set_tokens(config);
+        drop(kept);
+        self.reload_hooks(config);
+        self.reload_passwords(config);
+        self.look();
+    }
+
+    fn reload_hooks(&self, config: &Config) {
+        let urls = identities_of(config).filter_map(|identity| match identity {
+            config::Identity::Hook(url) => Some(url),
+            _ => None,
+        });
+        let mut kept = self.kept.lock();
+        let mut hooks = HashMap::new();
+        for url in urls {
+            let before = kept.hooks.remove(url);
+            let hook = before.filter(|before| before.is_by(&config.identity_hook));
+            let hook = hook.unwrap_or_else(|| {
+                let asks = (&self.outbound, &self.figures, &self.ended);
+                BackEnd::new(url, &config.identity_hook, asks)
+            });
+            hooks.entry(url.clone()).or_insert(hook);
+        }
+        kept.hooks = hooks;
+    }
+
+    fn reload_passwords(&self, config: &Config) {
+        let mut services = identities_of(config)
+            .filter_map(|identity| match identity {
+                config::Identity::Pam(service) => Some(service),
+                _ => None,
+            })
+            .peekable();
+        let mut kept = self.kept.lock();
+        kept.passwords.clear();
+        if services.peek().is_none() {
+            kept.pam = None;
+            return;
+        }
+        let before = kept.pam.take().filter(|before| before.is_by(&config.pam));
+        let pam = before.unwrap_or_else(|| Pam::new(&config.pam, &self.figures));
+        for service in services {
+            let passwords = kept.passwords.entry(service.clone());
+            passwords.or_insert_with(|| Passwords::new(service, &pam, &self.ended));
+        }
+        kept.pam = Some(pam);
+    }
+
+    /// Has keys fetched that are due; when to look again, if ever.
+    pub fn look(&self) -> Option<Instant> {
+        let keyrings = self.kept.lock().keyrings.clone();
+        let published = keyrings.iter().flatten();
+        let mut published = published
+            .filter(|keyring| keyring.is_published())
+            .peekable();
+        published.peek()?;
+        published.for_each(|keyring| keyring.look());
+        Some(now() + LOOK_EVERY)
+    }
+
+    /// What a route asks for, by its configuration.
+    pub fn identity(&self, identity: &config::Identity) -> Option<Identity> {
+        let kept = self.kept.lock();
+        match identity {
+            config::Identity::Token(anonymous) => {
+                let tokens = kept.tokens.clone()?;
+                Some(Identity::Token(Arc::new(Tokens {
+                    anonymous: *anonymous,
+                    ..tokens
+                })))
+            }
+            config::Identity::Hook(url) => {
+                let hook = kept.hooks.get(url)?;
+                Some(Identity::Hook(Arc::clone(hook) as Arc<dyn Hook>))
+            }
+            config::Identity::Pam(service) => {
+                let passwords = kept.passwords.get(service)?;
+                Some(Identity::Basic(Arc::clone(passwords) as Arc<dyn Login>))
+            }
+            _ => None,
+        }
+    }
+
+    /// Refuses handshakes whose questions are queued for a back end: those would be refused after their answers, since
+    /// the process drains.
+    pub fn refuse_queued(&self) {
+        let back_ends: Vec<_> = self.kept.lock().hooks.values().cloned().collect();
+        for back_end in back_ends {
+            back_end.refuse_queued();
+        }
+    }
+
+    /// Whose connections the back end has ended.
+    pub fn ended(&self) -> &Ended {
+        &self.ended
+    }
+
+    /// For the metrics.
+    pub fn figures(&self) -> &Arc<Figures> {
+        &self.figures
+    }
+
+    /// Keys that are in use, and back ends that are left alone for now.
+    pub fn state(&self) -> (usize, usize) {
+        let kept = self.kept.lock();
+        let keyrings = kept.keyrings.iter().flatten();
+        let keys = keyrings.map(|keyring| keyring.count()).sum();
+        let broken = kept.hooks.values().filter(|hook| hook.is_left_alone());
+        (keys, broken.count())
+    }
+}
+
+/// What the routes ask for.
+fn identities_of(config: &Config) -> impl Iterator<Item = &config::Identity> {
+    config
+        .routes
+        .iter()
+        .filter_map(|route| route.handler.identity())
+}
+
+/// Returns the section of connection tokens and that of subscription tokens.
+fn sections_of(config: &Config) -> [Option<&config::Jwt>; 2] {
+    [config.jwt.as_ref(), config.subscription_jwt.as_ref()]
+}
+
+impl Kept {
+    fn set_tokens(&mut self, config: &Config) {
+        let verifiers = sections_of(config).into_iter().zip(&self.keyrings);
+        let mut verifiers = verifiers.map(|(jwt, keyring)| {
+            Some(Verifier {
+                rules: jwt?.rules.clone(),
+                keys: Arc::clone(keyring.as_ref()?) as _,
+            })
+        });
+        let (connections, subscriptions) = (verifiers.next(), verifiers.next());
+        self.tokens = connections.flatten().map(|connections| Tokens {
+            places: config
+                .jwt
+                .as_ref()
+                .map_or_else(Vec::new, |jwt| jwt.places.clone()),
+            connections,
+            subscriptions: subscriptions.flatten(),
+            anonymous: Anonymous::None,
+        });
+    }
+}

@@ -1,0 +1,283 @@
+//! Threads that have passwords judged, each with a helper of its own: begun when there is something to do, ended when there
+//! has been nothing for a while. What waits for them is bounded by those who ask.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use veche_clock::{Clock, now};
+use veche_config as config;
+use veche_pam::client::{AskError, Helper};
+use veche_pam::{Answer, Question};
+use veche_webhooks::{Breaker, Ending};
+
+use crate::cache::Digest;
+use crate::figures::Figures;
+
+/// A thread only writes to and reads from its helper.
+const STACK_BYTES: usize = 256 << 10;
+/// After so many helpers in a row that did not start none is started for [`PAUSE_MS`].
+const FAILURES_MAX: u32 = 3;
+const PAUSE_MS: u64 = 1_000;
+/// How long a helper may take to load the library.
+const START_WAIT: Duration = Duration::from_secs(10);
+
+/// A password to be judged.
+pub(super) struct Job {
+    pub(super) question: Question,
+    /// By when, time in the queue included.
+    pub(super) until: Instant,
+    pub(super) ticket: Ticket,
+    pub(super) asker: Arc<dyn Asker>,
+}
+
+/// Whose it is.
+pub(super) struct Ticket {
+    pub(super) digest: Digest,
+    pub(super) client: IpAddr,
+}
+
+/// Who wants to know.
+pub(super) trait Asker: Send + Sync {
+    /// How long the client has to wait, in seconds, if others of its passwords were wrong meanwhile.
+    fn barred(&self, client: IpAddr) -> Option<u32>;
+    /// Called once for each job, on a thread of the pool.
+    fn judged(&self, ticket: Ticket, outcome: Result<Answer, Trouble>);
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// It was not asked: its address has to wait.
+    Barred { wait_s: u32 },
+    /// Its time was over before a helper was free. It was not asked.
+    Late,
+    /// There is no helper. It was not asked.
+    Helper(String),
+    /// A helper had it, and gave no answer in its time.
+    Unanswered,
+    /// The helper that had it has ended.
+    Gone,
+}
+
+impl From<AskError> for Trouble {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Unsent => Self::Helper("the helper has ended before a check".to_owned()),
+            AskError::Unanswered => Self::Unanswered,
+            AskError::Gone => Self::Gone,
+        }
+    }
+}
+
+/// See the module's text. When it is dropped, its threads end with their last jobs.
+#[derive(Debug)]
+pub(super) struct Pool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    threads_max: u32,
+    idle: Duration,
+    figures: Arc<Figures>,
+    clock: Clock,
+    breaker: Mutex<Breaker>,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Job>,
+    threads: u32,
+    /// Those that wait for something to do.
+    resting: u32,
+    is_closed: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = out.debug_struct("State");
+        shown.field("queue", &self.queue.len());
+        shown
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    pub(super) fn new(options: &config::Pam, figures: &Arc<Figures>) -> Self {
+        Self(Arc::new(Inner {
+            threads_max: options.helpers,
+            idle: options.helper_idle,
+            figures: Arc::clone(figures),
+            clock: Clock::new(),
+            breaker: Mutex::new(Breaker::new(FAILURES_MAX, PAUSE_MS)),
+            state: Mutex::default(),
+            wake: Condvar::new(),
+        }))
+    }
+
+    /// Has it judged as soon as a helper is free.
+    pub(super) fn submit(&self, job: Job) {
+        let inner = &self.0;
+        let mut state = inner.state.lock();
+        state.queue.push_back(job);
+        let needs_thread = state.queue.len() > state.resting as usize;
+        if !needs_thread || state.threads >= inner.threads_max {
+            inner.wake.notify_one();
+            return;
+        }
+        state.threads += 1;
+        let work = Arc::clone(inner);
+        let begun = thread::Builder::new()
+            .name("pam".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || work.work());
+        let Err(why) = begun else { return };
+        state.threads -= 1;
+        if state.threads > 0 {
+            return;
+        }
+        // Nobody would ever take them.
+        let jobs = std::mem::take(&mut state.queue);
+        drop(state);
+        for Job { ticket, asker, .. } in jobs {
+            let why = format!("no thread for a helper: {why}");
+            asker.judged(ticket, Err(Trouble::Helper(why)));
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.0.state.lock().is_closed = true;
+        self.0.wake.notify_all();
+    }
+}
+
+impl Inner {
+    /// The life of a thread.
+    fn work(&self) {
+        // The right to bind low ports, which a unit of systemd gives to all that is started: not to helpers. It is this
+        // thread's own, and helpers get it from nowhere else. Where it can't be taken there is none.
+        let _ = rustix::thread::clear_ambient_capability_set();
+        let mut helper = None;
+        while let Some(job) = self.next() {
+            let outcome = self.judge(&mut helper, &job);
+            let Job {
+                question,
+                ticket,
+                asker,
+                ..
+            } = job;
+            // With its password.
+            drop(question);
+            asker.judged(ticket, outcome);
+        }
+        self.end(&mut helper);
+    }
+
+    /// What is to be done next; `None`: the thread is to end.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(job) = state.queue.pop_front() {
+                return Some(job);
+            }
+            if !state.is_closed {
+                state.resting += 1;
+                let waited = self.wake.wait_for(&mut state, self.idle);
+                state.resting -= 1;
+                if !waited.timed_out() || !state.queue.is_empty() {
+                    continue;
+                }
+            }
+            state.threads -= 1;
+            return None;
+        }
+    }
+
+    fn judge(&self, helper: &mut Option<Helper>, job: &Job) -> Result<Answer, Trouble> {
+        if let Some(wait_s) = job.asker.barred(job.ticket.client) {
+            return Err(Trouble::Barred { wait_s });
+        }
+        if now() >= job.until {
+            return Err(Trouble::Late);
+        }
+        if helper.as_ref().is_some_and(|helper| !helper.is_alive()) {
+            self.end(helper);
+        }
+        let ready = match helper {
+            Some(ready) => ready,
+            None => helper.insert(self.start()?),
+        };
+        // Its start may have taken long; it is there for the next one.
+        if now() >= job.until {
+            return Err(Trouble::Late);
+        }
+        let answer = ready.ask(&job.question, job.until);
+        if answer.is_err() {
+            // It still waits for a module, or is gone.
+            self.end(helper);
+        }
+        Ok(answer?)
+    }
+
+    fn start(&self) -> Result<Helper, Trouble> {
+        let now_ms = || self.clock.now_ms();
+        if !self.breaker.lock().may_ask(now_ms()) {
+            let why = "helpers could not be started a moment ago".to_owned();
+            return Err(Trouble::Helper(why));
+        }
+        let started = Helper::start(START_WAIT);
+        let ending = match started {
+            Ok(_) => Ending::Answered,
+            Err(_) => Ending::Unavailable,
+        };
+        self.breaker.lock().ended(ending, "", now_ms());
+        let helper = started.map_err(Trouble::Helper)?;
+        self.figures.passwords.started.add(1);
+        self.figures.passwords.helpers.add(1);
+        Ok(helper)
+    }
+
+    fn end(&self, helper: &mut Option<Helper>) {
+        if helper.take().is_some() {
+            self.figures.passwords.helpers.sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::{
+        CapabilitySet, capabilities, capability_is_in_ambient_set,
+        configure_capability_in_ambient_set, set_capabilities,
+    };
+
+    use super::*;
+    use crate::pam::tests::options;
+
+    #[test]
+    fn what_a_unit_hands_down_is_not_for_helpers() {
+        let low_ports = CapabilitySet::NET_BIND_SERVICE;
+        let mut own = capabilities(None).expect("the system tells");
+        own.inheritable |= low_ports;
+        // Of this thread alone, as with all capabilities.
+        let raised = set_capabilities(None, own)
+            .and_then(|()| configure_capability_in_ambient_set(low_ports, true));
+        if raised.is_err() {
+            return eprintln!("this user can hand down no capability: nothing tested");
+        }
+        assert_eq!(capability_is_in_ambient_set(low_ports), Ok(true));
+        let pool = Pool::new(&options(), &Arc::default());
+        let mut state = pool.0.state.lock();
+        (state.threads, state.is_closed) = (1, true);
+        drop(state);
+        pool.0.work();
+        assert_eq!(capability_is_in_ambient_set(low_ports), Ok(false));
+    }
+}

@@ -1,0 +1,70 @@
+//! What the supervisor does about the [watch](super::watchdog): asks for pulses, and kills a server process that hangs.
+
+use std::time::Instant;
+
+use tracing::{error, warn};
+use veche_clock::now;
+
+use super::Supervisor;
+use super::watchdog::{Due, Watchdog};
+use crate::message::ToServer;
+use crate::pulse::Stuck;
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::supervisor::watchdog";
+
+impl Supervisor {
+    /// Asks the server process when that is due, and kills it when it hangs.
+    pub(super) fn watch(&mut self, now: Instant) {
+        let Some(timeout) = self.current.config.limits.watchdog_timeout else {
+            return self.watchdog.switch_off();
+        };
+        let Some(server) = self.server.as_mut().filter(|server| server.is_ready) else {
+            return;
+        };
+        // A drain has a time of its own.
+        if self.stopping.is_some() {
+            self.watchdog = Watchdog::default();
+            return;
+        }
+        match self.watchdog.tick(now, timeout) {
+            Due::Nothing => {}
+            Due::Ask => {
+                if let Err(error) = server.say(&ToServer::Pulse) {
+                    warn!(target: TARGET, %error, "the server process can't be asked for its pulse");
+                }
+            }
+            Due::Hung => self.replace_hung(&format!("it has not answered for {timeout:?}")),
+        }
+    }
+
+    /// The server process has answered.
+    pub(super) fn take_pulse(&mut self, stuck: Option<Stuck>) {
+        let timeout = self.current.config.limits.watchdog_timeout;
+        let why = self.watchdog.answered(stuck, timeout);
+        if let Some(why) = why.filter(|_| self.stopping.is_none()) {
+            self.replace_hung(&why);
+        }
+    }
+
+    fn replace_hung(&mut self, why: &str) {
+        self.watchdog.hang();
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        error!(
+            target: TARGET,
+            pid = server.pid(),
+            "the server process hangs: {why}; killing it"
+        );
+        server.hung = Some(why.to_owned());
+        server.kill();
+        self.notifier
+            .waits(&format!("the server process hangs: {why}"));
+    }
+
+    /// Begins to watch the server process that is there.
+    pub(super) fn begin_watch(&mut self) {
+        self.watchdog = Watchdog::begin(now());
+    }
+}

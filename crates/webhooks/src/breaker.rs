@@ -1,0 +1,214 @@
+//! Stops asking a back end that mostly fails, and tries it with one request after a pause.
+
+use std::collections::HashSet;
+
+use veche_calls::{Fault, FaultKind};
+
+/// Failures and answers of the current and of the previous span of this length count.
+const SPAN_MS: u64 = 5_000;
+
+/// How a request has ended, as far as it says something about its back end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// There was an answer, whatever it says.
+    Answered,
+    /// There was no answer in time. The client may be the cause, so each client counts once.
+    TimedOut,
+    /// The back end can't be reached, or says that it can't answer.
+    Unavailable,
+}
+
+impl Ending {
+    /// Returns how an answer with this status ends a request. 500 is an answer: it may be due to what one client has sent.
+    pub fn of_status(status: u16) -> Self {
+        match status {
+            502 | 503 => Self::Unavailable,
+            504 => Self::TimedOut,
+            _ => Self::Answered,
+        }
+    }
+
+    /// Returns how a fault ends a request; `None` where the request could not be made, which is due to the client.
+    pub fn of_fault(fault: &Fault) -> Option<Self> {
+        match fault.kind {
+            FaultKind::Invalid => None,
+            FaultKind::Timeout => Some(Self::TimedOut),
+            _ => Some(Self::Unavailable),
+        }
+    }
+}
+
+/// Opens, so that no request is made, once failures within ten seconds reach a number and outnumber the answers.
+/// Times are in monotonic milliseconds.
+#[derive(Debug)]
+pub struct Breaker {
+    failures_max: usize,
+    pause_ms: u64,
+    spans: [Span; 2],
+    /// 0 while it is closed.
+    paused_until_ms: u64,
+    /// The one request after the pause is under way.
+    is_trying: bool,
+}
+
+#[derive(Debug, Default)]
+struct Span {
+    number: u64,
+    answers: usize,
+    unavailable: usize,
+    /// Clients whose requests timed out.
+    late: HashSet<Box<str>>,
+}
+
+impl Breaker {
+    /// Opens after this many failures within ten seconds, if they outnumber the answers, and stays open for the pause.
+    pub fn new(failures_max: u32, pause_ms: u64) -> Self {
+        Self {
+            failures_max: failures_max as usize,
+            pause_ms,
+            spans: Default::default(),
+            paused_until_ms: 0,
+            is_trying: false,
+        }
+    }
+
+    /// Returns whether a request may be made; its end is reported by [`ended`](Self::ended) or [`not_asked`](Self::not_asked).
+    pub fn may_ask(&mut self, now_ms: u64) -> bool {
+        if self.paused_until_ms == 0 {
+            return true;
+        }
+        if now_ms < self.paused_until_ms || self.is_trying {
+            return false;
+        }
+        self.is_trying = true;
+        true
+    }
+
+    /// Returns whether requests are refused.
+    pub fn is_open(&self) -> bool {
+        self.paused_until_ms != 0
+    }
+
+    /// A request that was allowed was not made: another one may be tried.
+    pub fn not_asked(&mut self) {
+        self.is_trying = false;
+    }
+
+    /// Counts the end of a request of a client. Returns whether the breaker has opened by it.
+    pub fn ended(&mut self, ending: Ending, client: &str, now_ms: u64) -> bool {
+        if ending == Ending::Answered && self.is_open() {
+            (self.paused_until_ms, self.is_trying) = (0, false);
+            self.spans = Default::default();
+        }
+        self.turn_to(now_ms / SPAN_MS);
+        let [current, _] = &mut self.spans;
+        match ending {
+            Ending::Answered => {
+                current.answers += 1;
+                return false;
+            }
+            Ending::TimedOut => _ = current.late.insert(client.into()),
+            Ending::Unavailable => current.unavailable += 1,
+        }
+        let was_open = self.is_open();
+        if !was_open && !self.is_failing() {
+            return false;
+        }
+        self.is_trying = false;
+        self.paused_until_ms = now_ms.saturating_add(self.pause_ms).max(1);
+        !was_open
+    }
+
+    fn turn_to(&mut self, number: u64) {
+        let [current, previous] = &mut self.spans;
+        if current.number == number {
+            return;
+        }
+        let last = std::mem::take(current);
+        current.number = number;
+        *previous = match last.number + 1 == number {
+            true => last,
+            false => Span::default(),
+        };
+    }
+
+    fn is_failing(&self) -> bool {
+        let [current, previous] = &self.spans;
+        let late = current.late.union(&previous.late).count();
+        let failures = late + current.unavailable + previous.unavailable;
+        failures >= self.failures_max && failures > current.answers + previous.answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ending::{Answered, TimedOut, Unavailable};
+    use super::*;
+
+    #[test]
+    fn a_back_end_that_fails_is_not_asked_and_tried_with_one_request() {
+        let mut breaker = Breaker::new(3, 1000);
+        for _ in 0..2 {
+            assert!(breaker.may_ask(0) && !breaker.ended(Unavailable, "", 0));
+        }
+        assert!(breaker.may_ask(0));
+        assert!(breaker.ended(Unavailable, "", 5) && breaker.is_open());
+        assert!(!breaker.may_ask(5) && !breaker.may_ask(1004));
+        assert!(breaker.may_ask(1005));
+        assert!(!breaker.may_ask(1006), "one is enough to try");
+        assert!(!breaker.ended(TimedOut, "a", 1100), "it was open before");
+        assert!(!breaker.may_ask(2099) && breaker.may_ask(2100));
+        breaker.not_asked();
+        assert!(breaker.is_open() && breaker.may_ask(2100) && !breaker.may_ask(2100));
+        assert!(!breaker.ended(Answered, "", 2200));
+        assert!(breaker.may_ask(2200) && breaker.may_ask(2200) && !breaker.is_open());
+        assert!(!breaker.ended(Unavailable, "", 2300), "it starts over");
+    }
+
+    #[test]
+    fn time_outs_count_once_for_each_client() {
+        let mut breaker = Breaker::new(3, 1000);
+        for _ in 0..50 {
+            assert!(!breaker.ended(TimedOut, "ann", 4_999));
+            assert!(
+                !breaker.ended(TimedOut, "ann", 5_001),
+                "spans share clients"
+            );
+        }
+        assert!(!breaker.ended(TimedOut, "bob", 5_002));
+        assert!(breaker.ended(TimedOut, "eve", 5_003));
+    }
+
+    #[test]
+    fn it_stays_closed_while_most_requests_are_answered() {
+        let mut breaker = Breaker::new(3, 1000);
+        for _ in 0..100 {
+            assert!(!breaker.ended(Answered, "", 0));
+            assert!(!breaker.ended(Unavailable, "", 0));
+            assert!(breaker.may_ask(0));
+        }
+        assert!(
+            breaker.ended(Unavailable, "", 1),
+            "more failures than answers"
+        );
+    }
+
+    #[test]
+    fn what_is_older_than_ten_seconds_does_not_count() {
+        let mut breaker = Breaker::new(2, 1000);
+        assert!(!breaker.ended(Unavailable, "", 0));
+        assert!(!breaker.ended(Unavailable, "", 10_000));
+        let mut breaker = Breaker::new(2, 1000);
+        assert!(!breaker.ended(Unavailable, "", 0));
+        assert!(breaker.ended(Unavailable, "", 9_999));
+        let mut breaker = Breaker::new(2, 1000);
+        for _ in 0..50 {
+            assert!(!breaker.ended(Answered, "", 0));
+        }
+        assert!(!breaker.ended(Unavailable, "", 15_000));
+        assert!(
+            breaker.ended(Unavailable, "", 15_000),
+            "the answers are old"
+        );
+    }
+}

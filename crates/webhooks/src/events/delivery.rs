@@ -1,0 +1,93 @@
+//! One request to the back end, signed.
+
+use std::sync::mpsc;
+
+use veche_calls::Reply;
+use veche_config as config;
+use veche_outbound::Outbound;
+
+use crate::{HOOK, Request, sign};
+
+/// Longest answer that is read, in bytes; nothing in it matters.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+
+/// Why a batch was not taken.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// It would not be another time either.
+    Refused(String),
+    /// It may be.
+    Later(String),
+}
+
+/// Sends a batch and waits for the answer.
+pub(super) fn send(
+    options: &config::Events,
+    body: &[u8],
+    outbound: &Outbound,
+) -> Result<(), Failed> {
+    let mut headers = vec![
+        ("content-type".to_owned(), b"application/json".to_vec()),
+        (HOOK.to_owned(), b"events".to_vec()),
+    ];
+    sign(&mut headers, &options.secrets, body);
+    let request = Request {
+        url: options.url.expose(),
+        headers,
+        body: Some(body.to_vec()),
+        timeout: options.timeout,
+        body_bytes_max: ANSWER_BYTES_MAX,
+        ca: options.ca.as_deref(),
+        // One after the other, and none that questions could hold.
+        connections_max: 1,
+    };
+    let (done, outcome) = mpsc::sync_channel(1);
+    outbound.ask(request.into_call(), move |outcome| {
+        // Whoever waits has not gone.
+        let _ = done.send(outcome);
+    });
+    let outcome = outcome
+        .recv()
+        .map_err(|_| Failed::Later("the server is ending".to_owned()))?;
+    match outcome {
+        Ok(Reply::Http(reply)) => judge(reply.status),
+        Ok(_) => Err(Failed::Later("no answer of HTTP".to_owned())),
+        Err(fault) => Err(Failed::Later(fault.words)),
+    }
+}
+
+/// What a status says: RFC 9110, section 15, and RFC 6585, section 4.
+fn judge(status: u16) -> Result<(), Failed> {
+    let words = || format!("the back end answers with {status}");
+    match status {
+        200..300 => Ok(()),
+        // Too late, too early, too much: another time.
+        408 | 425 | 429 => Err(Failed::Later(words())),
+        400..500 => Err(Failed::Refused(words())),
+        _ => Err(Failed::Later(words())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_whether_to_try_again() {
+        for (status, is_taken, is_refused) in [
+            (200, true, false),
+            (204, true, false),
+            (301, false, false),
+            (400, false, true),
+            (404, false, true),
+            (429, false, false),
+            (500, false, false),
+            (503, false, false),
+        ] {
+            let judged = judge(status);
+            assert_eq!(judged.is_ok(), is_taken, "{status}");
+            let refused = matches!(judged, Err(Failed::Refused(_)));
+            assert_eq!(refused, is_refused, "{status}");
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! What a back end's answer says: that of a Centrifugo proxy, `{"result": …}`, `{"error": …}` or `{"disconnect": …}`.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use veche_calls::Fault;
+use veche_frontends::hooks::{self, Given, Grant, Kind, Verdict};
+use veche_hub::Payload;
+
+use crate::{Answer, Ending, Object};
+
+use super::figures::Asked;
+
+/// The verdict, and what it says of the back end.
+pub(super) struct Said {
+    pub(super) verdict: Verdict,
+    pub(super) how: Asked,
+    /// What it says about the back end; `None`: nothing.
+    pub(super) ending: Option<Ending>,
+    /// For the log, where something is wrong.
+    pub(super) trouble: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow, default)]
+    result: Option<Object<Granted<'a>>>,
+    #[serde(borrow, default)]
+    error: Option<Object<Error<'a>>>,
+    #[serde(borrow, default)]
+    disconnect: Option<Object<Disconnect<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Error<'a> {
+    code: u32,
+    #[serde(borrow, default)]
+    message: std::borrow::Cow<'a, str>,
+    #[serde(default)]
+    temporary: bool,
+}
+
+#[derive(Deserialize)]
+struct Disconnect<'a> {
+    code: u16,
+    #[serde(borrow, default)]
+    reason: std::borrow::Cow<'a, str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Granted<'a> {
+    user: Option<String>,
+    expire_at: u64,
+    expired: bool,
+    #[serde(borrow)]
+    info: Option<&'a RawValue>,
+    b64info: Option<String>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    b64data: Option<String>,
+    channels: Option<Vec<String>>,
+    #[serde(borrow)]
+    subs: Option<BTreeMap<String, Option<Object<Sub<'a>>>>>,
+    #[serde(borrow)]
+    meta: Option<&'a RawValue>,
+    skip_history: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Sub<'a> {
+    #[serde(borrow)]
+    info: Option<&'a RawValue>,
+    b64info: Option<String>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    b64data: Option<String>,
+    expire_at: u64,
+}
+
+/// Reads the answer to a question of this kind.
+pub(super) fn read(kind: Kind, answer: Result<Answer, Fault>) -> Said {
+    let failed = |how, ending, trouble: String| Said {
+        verdict: Verdict::Failed,
+        how,
+        ending,
+        trouble: Some(trouble),
+    };
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(fault) => {
+            let ending = Ending::of_fault(&fault);
+            let how = match ending {
+                Some(Ending::TimedOut) => Asked::TimedOut,
+                _ => Asked::Failed,
+            };
+            return failed(how, ending, fault.words);
+        }
+    };
+    if !(200..300).contains(&answer.status) {
+        let ending = Some(Ending::of_status(answer.status));
+        let why = format!("it answered with {}", answer.status);
+        return failed(Asked::Failed, ending, why);
+    }
+    let verdict = match serde_json::from_slice::<Object<Wire<'_>>>(&answer.body) {
+        Ok(Object(wire)) => verdict(kind, wire),
+        Err(error) => Err(format!("its answer can't be read: {error}")),
+    };
+    match verdict {
+        Ok((verdict, how)) => Said {
+            verdict,
+            how,
+            ending: Some(Ending::Answered),
+            trouble: None,
+        },
+        Err(why) => failed(Asked::Failed, Some(Ending::Answered), why),
+    }
+}
+
+fn verdict(kind: Kind, wire: Wire<'_>) -> Result<(Verdict, Asked), String> {
+    if let Some(Object(Disconnect { code, reason })) = wire.disconnect {
+        let reason = reason.into();
+        return Ok((Verdict::Disconnect { code, reason }, Asked::Disconnect));
+    }
+    if let Some(Object(error)) = wire.error {
+        let verdict = Verdict::Error {
+            code: error.code,
+            message: error.message.into(),
+            is_temporary: error.temporary,
+        };
+        return Ok((verdict, Asked::Error));
+    }
+    // Whoever answers everything with {} has not meant to let everybody in.
+    let Some(Object(granted)) = wire.result else {
+        return Err("its answer has neither result nor error nor disconnect".to_owned());
+    };
+    let grant = grant(kind, granted)?;
+    Ok((Verdict::Granted(Box::new(grant)), Asked::Granted))
+}
+
+/// Of each kind its own fields are read.
+fn grant(kind: Kind, granted: Granted<'_>) -> Result<Grant, String> {
+    let mut grant = Grant {
+        expires_at_s: time(granted.expire_at),
+        is_expired: granted.expired,
+        info: payload("info", granted.info, granted.b64info.as_deref())?,
+        data: payload("data", granted.data, granted.b64data.as_deref())?,
+        skips_history: granted.skip_history,
+        ..Grant::default()
+    };
+    if kind != Kind::Connect {
+        return Ok(grant);
+    }
+    grant.meta = payload("meta", granted.meta, None)?;
+    grant.user = granted.user.unwrap_or_default().into();
+    for (channel, sub) in granted.subs.into_iter().flatten() {
+        let Object(sub) = sub.unwrap_or_default();
+        grant.channels.push(Given {
+            channel: channel.into(),
+            info: payload("info", sub.info, sub.b64info.as_deref())?,
+            data: payload("data", sub.data, sub.b64data.as_deref())?,
+            expires_at_s: time(sub.expire_at),
+        });
+    }
+    // What is said of a channel in `subs` counts: the first one does.
+    for channel in granted.channels.into_iter().flatten() {
+        grant.channels.push(Given {
+            channel: channel.into(),
+            ..Given::default()
+        });
+    }
+    Ok(grant)
+}
+
+/// 0 is no time.
+fn time(seconds: u64) -> Option<u64> {
+    Some(seconds).filter(|&seconds| seconds > 0)
+}
+
+/// JSON as it stands, or the bytes of its sibling `b64…`.
+fn payload(
+    name: &str,
+    json: Option<&RawValue>,
+    base64: Option<&str>,
+) -> Result<Option<Payload>, String> {
+    if let Some(text) = base64.filter(|text| !text.is_empty()) {
+        let bytes = STANDARD.decode(text);
+        let bytes = bytes.map_err(|error| format!("b64{name} is no base64: {error}"))?;
+        return Ok(Some(hooks::bytes(bytes)));
+    }
+    let Some(json) = json else { return Ok(None) };
+    match hooks::json(json.get()) {
+        Some(payload) => Ok(Some(payload)),
+        None => Err(format!("{name} is nested too deep")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use veche_calls::FaultKind;
+    use veche_hub::PayloadKind;
+
+    use super::*;
+
+    fn said(kind: Kind, status: u16, body: &str) -> Said {
+        let answer = Answer {
+            status,
+            headers: Vec::new(),
+            body: body.as_bytes().to_vec(),
+        };
+        read(kind, Ok(answer))
+    }
+
+    fn granted(kind: Kind, body: &str) -> Grant {
+        match said(kind, 200, body).verdict {
+            Verdict::Granted(grant) => *grant,
+            other => panic!("{other:?} for {body}"),
+        }
+    }
+
+    fn json(text: &'static str) -> Option<Payload> {
+        Some(Payload {
+            kind: PayloadKind::Json,
+            bytes: Bytes::from_static(text.as_bytes()),
+        })
+    }
+
+    fn binary(bytes: &'static [u8]) -> Option<Payload> {
+        Some(Payload {
+            kind: PayloadKind::Binary,
+            bytes: Bytes::from_static(bytes),
+        })
+    }
+
+    #[test]
+    fn connect_names_a_user_and_channels() {
+        let body = r#"{"result": {
+            "user": "ann", "expire_at": 1900000000, "info": {"name": "Ann"}, "b64data": "AP8=",
+            "channels": ["news", "chat:1"], "meta": {"k": 1}, "unknown": [1],
+            "subs": {"chat:1": {"data": {"a": 1}, "b64info": "AP8=", "expire_at": 7, "override": {"x": {}}}, "chat:2": null}
+        }, "error": null}"#;
+        let given = |channel: &str| Given {
+            channel: channel.into(),
+            ..Given::default()
+        };
+        let expected = Grant {
+            user: "ann".into(),
+            expires_at_s: Some(1_900_000_000),
+            info: json(r#"{"name": "Ann"}"#),
+            data: binary(&[0, 255]),
+            meta: json(r#"{"k": 1}"#),
+            channels: vec![
+                Given {
+                    info: binary(&[0, 255]),
+                    data: json(r#"{"a": 1}"#),
+                    expires_at_s: Some(7),
+                    ..given("chat:1")
+                },
+                given("chat:2"),
+                given("news"),
+                given("chat:1"),
+            ],
+            ..Grant::default()
+        };
+        assert_eq!(granted(Kind::Connect, body), expected);
+        let endless = granted(Kind::Connect, r#"{"result":{"user":"42","expire_at":0}}"#);
+        assert_eq!((&*endless.user, endless.expires_at_s), ("42", None));
+    }
+
+    #[test]
+    fn the_others_have_fields_of_their_own() {
+        let publish = granted(
+            Kind::Publish,
+            r#"{"result":{"data":{"b":2},"skip_history":true}}"#,
+        );
+        assert!(publish.skips_history && publish.data == json(r#"{"b":2}"#));
+        let base64 = granted(
+            Kind::Rpc,
+            r#"{"result":{"data":1,"b64data":"eyJhIjoxfQ=="}}"#,
+        );
+        assert_eq!(base64.data, json(r#"{"a":1}"#));
+        assert!(granted(Kind::Refresh, r#"{"result":{"expired":true}}"#).is_expired);
+        assert_eq!(
+            granted(
+                Kind::Subscribe,
+                r#"{"result":{"user":"eve","channels":["x"]}}"#
+            ),
+            Grant::default()
+        );
+    }
+
+    #[test]
+    fn refusals_reach_the_client_and_the_rest_is_a_failure() {
+        let error = said(
+            Kind::Rpc,
+            200,
+            r#"{"error":{"code":1000,"message":"no","temporary":true}}"#,
+        );
+        let expected = Verdict::Error {
+            code: 1000,
+            message: "no".into(),
+            is_temporary: true,
+        };
+        assert_eq!((error.verdict, error.how), (expected, Asked::Error));
+        let end = said(
+            Kind::Rpc,
+            200,
+            r#"{"result":{},"disconnect":{"code":4500,"reason":"out"}}"#,
+        );
+        let expected = Verdict::Disconnect {
+            code: 4500,
+            reason: "out".into(),
+        };
+        assert_eq!((end.verdict, end.how), (expected, Asked::Disconnect));
+        let (answered, unavailable) = (Some(Ending::Answered), Some(Ending::Unavailable));
+        for (status, body, ending) in [
+            (200, "{}", answered),
+            (200, "", answered),
+            (200, "[]", answered),
+            (200, r#"{"result":{"b64data":"*"}}"#, answered),
+            (200, r#"{"result":{"expire_at":"soon"}}"#, answered),
+            (200, r#"{"result":{"expire_at":-1}}"#, answered),
+            (200, r#"{"result":{"expire_at":1.5}}"#, answered),
+            (200, r#"{"result":{"expire_at":null}}"#, answered),
+            (200, r#"{"result":{"expired":1}}"#, answered),
+            (200, r#"{"result":{"user":42}}"#, answered),
+            (200, r#"{"result":{"channels":"news"}}"#, answered),
+            (200, r#"{"result":{"channels":{"news":true}}}"#, answered),
+            (200, r#"{"result":{"subs":[]}}"#, answered),
+            (200, r#"{"result":{"subs":{"news":[]}}}"#, answered),
+            (
+                200,
+                r#"{"result":{"subs":{"news":{"expire_at":-1}}}}"#,
+                answered,
+            ),
+            (200, r#"{"result":{"skip_history":"yes"}}"#, answered),
+            // What PHP makes of an empty array.
+            (200, r#"{"result":[]}"#, answered),
+            (200, r#"{"result":["ann"]}"#, answered),
+            (200, r#"{"result":"ann"}"#, answered),
+            (200, r#"{"result":true}"#, answered),
+            (200, r#"[{"user":"ann"}]"#, answered),
+            (200, r#"{"error":[1000]}"#, answered),
+            (200, r#"{"disconnect":[4501,"out"]}"#, answered),
+            (200, r#"{"disconnect":{"code":70000}}"#, answered),
+            (204, "", answered),
+            (302, r#"{"result":{}}"#, answered),
+            (404, r#"{"result":{}}"#, answered),
+            (500, r#"{"result":{}}"#, answered),
+            (503, r#"{"result":{}}"#, unavailable),
+        ] {
+            let said = said(Kind::Subscribe, status, body);
+            assert_eq!(said.verdict, Verdict::Failed, "{status} {body}");
+            assert_eq!((said.how, said.ending), (Asked::Failed, ending));
+            assert!(said.trouble.is_some());
+        }
+        for (kind, how, ending) in [
+            (FaultKind::Timeout, Asked::TimedOut, Some(Ending::TimedOut)),
+            (FaultKind::Unreachable, Asked::Failed, unavailable),
+            (FaultKind::Invalid, Asked::Failed, None),
+        ] {
+            let said = read(Kind::Rpc, Err(Fault::new(kind, "why")));
+            assert_eq!((said.how, said.ending), (how, ending));
+        }
+    }
+
+    #[test]
+    fn what_clients_can_t_take_is_not_passed_on() {
+        let deep = format!(
+            r#"{{"result":{{"data":{}{}}}}}"#,
+            "[".repeat(600),
+            "]".repeat(600)
+        );
+        assert_eq!(said(Kind::Rpc, 200, &deep).verdict, Verdict::Failed);
+    }
+}

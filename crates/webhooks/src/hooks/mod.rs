@@ -1,0 +1,342 @@
+//! The back end that decides on clients' commands, asked over HTTP as Centrifugo asks its proxies.
+//!
+//! The process's, shared by all workers: they hand in a question and go on at once; the verdict comes from a thread of the
+//! outbound side. Each kind of question at each URL has a limit of concurrent requests, a queue and a breaker of its own,
+//! so one that hangs does not hold up the others. Every question is answered exactly once, whatever becomes of the back
+//! end or the configuration; one that has queued for long is not asked, since its client has given up by then.
+
+mod answer;
+mod figures;
+mod question;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tracing::warn;
+use veche_calls::{Outcome, SecretUrl};
+use veche_clock::{Clock, now};
+use veche_config::{self as config, Config};
+use veche_frontends::hooks::{BackEndId, Decider, Kind, Question, Verdict};
+use veche_logging::Seldom;
+use veche_outbound::Outbound;
+use veche_terminal::as_ms;
+
+use crate::{Answer, Breaker, CONNECTIONS_MAX, Gate, Request, sign};
+
+use answer::Said;
+pub use figures::{Asked, Figures};
+
+/// The target of this module's log lines.
+const TARGET: &str = "veche::hooks";
+
+/// Longest answer, in bytes.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Hooks {
+    outbound: Outbound,
+    figures: Arc<Figures>,
+    back_ends: Mutex<Vec<Place>>,
+}
+
+/// What a [`BackEndId`] stands for, by its number; ids stay valid over reloads.
+#[derive(Debug)]
+struct Place {
+    kind: Kind,
+    url: SecretUrl,
+    /// `None` where the configuration in force does not name it.
+    back_end: Option<Arc<BackEnd>>,
+}
+
+/// One URL for one kind of questions.
+#[derive(Debug)]
+struct BackEnd {
+    kind: Kind,
+    url: SecretUrl,
+    options: Arc<config::Hooks>,
+    outbound: Outbound,
+    figures: Arc<Figures>,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    gate: Gate<Pending>,
+    warnings: Seldom,
+}
+
+/// Takes the verdict on a question.
+pub type Done = Box<dyn FnOnce(Verdict) + Send>;
+
+/// SDKs wait this long for the reply to a command. Without a limit, a back end that is slower than clients come back would
+/// only decide on commands that nothing waits for.
+const QUEUED_MS_MAX: u64 = 5_000;
+
+/// A question that is not asked yet. It fails when this is dropped.
+struct Pending {
+    question: Question,
+    done: Option<Done>,
+    queued_ms: u64,
+}
+
+impl Pending {
+    fn has_expired(&self, now_ms: u64) -> bool {
+        now_ms >= self.queued_ms + QUEUED_MS_MAX
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            done(Verdict::Failed);
+        }
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.question.fmt(f)
+    }
+}
+
+/// A question that is asked. It is answered when this is dropped, at the latest.
+struct Open {
+    back_end: Arc<BackEnd>,
+    /// Its time-outs count as one failure.
+    client: Box<str>,
+    asked: Instant,
+    /// `None` once it is answered.
+    done: Option<Done>,
+}
+
+impl Hooks {
+    /// Asks nobody before a configuration is loaded.
+    pub fn new(outbound: Outbound) -> Self {
+        Self {
+            outbound,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the id of a URL that is asked that kind of questions.
+    pub fn id(&self, kind: Kind, url: &SecretUrl) -> BackEndId {
+        let mut places = self.back_ends.lock();
+        let found = places
+            .iter()
+            .position(|place| place.kind == kind && place.url == *url);
+        let index = found.unwrap_or_else(|| {
+            places.push(Place {
+                kind,
+                url: url.clone(),
+                back_end: None,
+            });
+            places.len() - 1
+        });
+        BackEndId(index as u32)
+    }
+
+    /// Puts a configuration in force. Questions that are under way are answered as they were asked.
+    pub fn reload(&self, config: &Config) {
+        let options = config
+            .hooks
+            .as_ref()
+            .map(|options| Arc::new(options.clone()));
+        let wanted: Vec<BackEndId> = config
+            .hook_urls()
+            .map(|(kind, url)| self.id(kind, url))
+            .collect();
+        let mut places = self.back_ends.lock();
+        for (index, place) in places.iter_mut().enumerate() {
+            let is_wanted = wanted.contains(&BackEndId(index as u32));
+            let Some(options) = options.as_ref().filter(|_| is_wanted) else {
+                place.back_end = None;
+                continue;
+            };
+            let is_same = |before: &&Arc<BackEnd>| before.options == *options;
+            if place.back_end.as_ref().filter(is_same).is_some() {
+                continue;
+            }
+            let breaker = Breaker::new(options.failures, as_ms(options.pause));
+            place.back_end = Some(Arc::new(BackEnd {
+                kind: place.kind,
+                url: place.url.clone(),
+                options: Arc::clone(options),
+                outbound: self.outbound.clone(),
+                figures: Arc::clone(&self.figures),
+                clock: Clock::new(),
+                state: Mutex::new(State {
+                    gate: Gate::new(options.concurrency, breaker),
+                    warnings: Seldom::default(),
+                }),
+            }));
+        }
+    }
+
+    /// Asks the back end. Returns the verdict where there is one at once; otherwise `done` gets it, from any thread.
+    pub fn ask(&self, question: Question, done: Done) -> Option<Verdict> {
+        let Decider::BackEnd(BackEndId(index)) = question.decider else {
+            return Some(Verdict::Failed);
+        };
+        let places = self.back_ends.lock();
+        let back_end = places
+            .get(index as usize)
+            .and_then(|place| place.back_end.clone());
+        drop(places);
+        let Some(back_end) = back_end else {
+            // The session knows an older configuration.
+            return Some(Verdict::Failed);
+        };
+        if let Err(spared) = back_end.may_ask() {
+            back_end.figures.of(back_end.kind).asked(spared);
+            return Some(Verdict::Failed);
+        }
+        let pending = Pending {
+            question,
+            done: Some(done),
+            queued_ms: back_end.clock.now_ms(),
+        };
+        let admitted = back_end.state.lock().gate.admit(pending);
+        if let Some(pending) = admitted {
+            back_end.send(pending);
+        }
+        None
+    }
+
+    /// For the metrics.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Returns whether a back end is not asked that kind of questions for now, because it fails.
+    pub fn is_paused(&self, kind: Kind) -> bool {
+        let places = self.back_ends.lock();
+        let mut of_kind = places
+            .iter()
+            .filter(|place| place.kind == kind)
+            .filter_map(|place| place.back_end.as_ref());
+        of_kind.any(|one| one.state.lock().gate.is_open())
+    }
+}
+
+impl BackEnd {
+    /// Counts one more question.
+    ///
+    /// # Errors
+    /// It is not to be asked, for this reason.
+    fn may_ask(&self) -> Result<(), Asked> {
+        let now_ms = self.clock.now_ms();
+        let mut state = self.state.lock();
+        if state.gate.len() >= self.options.waiting as usize {
+            return Err(Asked::Crowded);
+        }
+        if !state.gate.may_ask(now_ms) {
+            return Err(Asked::Paused);
+        }
+        self.figures.of(self.kind).waiting.add(1);
+        Ok(())
+    }
+
+    fn send(self: &Arc<Self>, mut pending: Pending) {
+        let question = &pending.question;
+        let body = question::body(question);
+        let mut headers = question::headers(question);
+        sign(&mut headers, &self.options.secrets, &body);
+        let request = Request {
+            url: self.url.expose(),
+            headers,
+            body: Some(body),
+            timeout: self.options.timeout,
+            body_bytes_max: ANSWER_BYTES_MAX,
+            ca: self.options.ca.as_deref(),
+            // Each kind has another limit and so its own connections: one that hangs takes none of the others'.
+            connections_max: self.options.concurrency + CONNECTIONS_MAX + 1 + self.kind as u32,
+        };
+        let client = match &*question.user {
+            "" => question.asker.address.to_canonical().to_string().into(),
+            user => user.into(),
+        };
+        let mut open = Open {
+            back_end: Arc::clone(self),
+            client,
+            asked: now(),
+            done: pending.done.take(),
+        };
+        self.outbound.ask(request.into_call(), move |outcome| {
+            let said = answer::read(open.back_end.kind, Answer::of(outcome));
+            if let Some(next) = open.answered(said) {
+                open.back_end.send(next);
+            }
+        });
+    }
+
+    /// A question was answered: returns the next one to ask.
+    fn ended(&self, said: &Said, client: &str, asked: Instant) -> Option<Pending> {
+        let figures = self.figures.of(self.kind);
+        figures.waiting.sub(1);
+        figures.asked(said.how);
+        figures.took.took(asked.elapsed());
+        let now_ms = self.clock.now_ms();
+        let mut state = self.state.lock();
+        let refused = state.gate.ended(said.ending, client, now_ms);
+        let expired = state.gate.expire(|pending| pending.has_expired(now_ms));
+        let next = state.gate.next();
+        let trouble = said.trouble.as_ref();
+        let trouble = trouble.filter(|_| state.warnings.is_due(now_ms) || refused.is_some());
+        drop(state);
+        figures.not_asked(Asked::Expired, expired.len());
+        let (kind, url) = (self.kind.name(), &self.url);
+        if let Some(trouble) = trouble {
+            warn!(target: TARGET, "hook {kind} {url}: {trouble}");
+        }
+        if let Some(refused) = refused {
+            let pause = self.options.pause;
+            warn!(target: TARGET, "hook {kind} {url}: not asked for {pause:?}");
+            figures.not_asked(Asked::Paused, refused.len());
+        }
+        next
+    }
+}
+
+impl Open {
+    /// Gives the verdict; returns the next question to ask.
+    fn answered(&mut self, said: Said) -> Option<Pending> {
+        let done = self.done.take()?;
+        let next = self.back_end.ended(&said, &self.client, self.asked);
+        done(said.verdict);
+        next
+    }
+
+    /// The server is ending.
+    fn abandoned(&mut self) -> Option<Pending> {
+        self.done.as_ref()?;
+        let said = answer::read(self.back_end.kind, Answer::of(gone()));
+        self.answered(said)
+    }
+}
+
+impl Drop for Open {
+    /// The server is ending: neither this question nor one that is queued will be answered.
+    fn drop(&mut self) {
+        let mut next = self.abandoned();
+        while let Some(mut pending) = next {
+            let mut open = Self {
+                back_end: Arc::clone(&self.back_end),
+                client: Box::default(),
+                asked: self.asked,
+                done: pending.done.take(),
+            };
+            next = open.abandoned();
+        }
+    }
+}
+
+fn gone() -> Outcome {
+    Err(veche_calls::Fault::new(
+        veche_calls::FaultKind::Unreachable,
+        "the server is ending",
+    ))
+}
