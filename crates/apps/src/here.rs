@@ -31,6 +31,9 @@ use super::service::{Life, Phase};
 /// What log lines of scripts go by.
 pub(super) const LOG: &str = "veche::app";
 
+/// What a call says to a script whose publication or subscription the engine has not answered.
+const UNANSWERED: &str = "internal server error: it may have been done or not";
+
 /// While publications wait for credit, the next look is due so soon.
 const LOOK_AGAIN_MS: u64 = 1;
 
@@ -321,7 +324,11 @@ impl Here {
                 }
                 veche_runtime::Answer::Done
             }
-            Answer::Published(published) => veche_runtime::Answer::Number(published.handed.into()),
+            Answer::Published(published) => match published.handed {
+                Some(handed) => veche_runtime::Answer::Number(handed.into()),
+                None => veche_runtime::Answer::Done,
+            },
+            Answer::Failed => veche_runtime::Answer::Failed(UNANSWERED.to_owned()),
             asked => {
                 if let Some(outcome) = outcome(asked) {
                     self.run(id, None, shared, |app, now| {

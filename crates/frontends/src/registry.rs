@@ -268,6 +268,10 @@ impl Session for AnySession {
         each!(self, session => Session::instructed(session, instruction, cx))
     }
 
+    fn lost(&mut self, channel: &str, cx: &mut Context<'_>) -> Flow {
+        each!(self, session => Session::lost(session, channel, cx))
+    }
+
     fn has_pings(&self) -> bool {
         each!(self, session => session.has_pings())
     }

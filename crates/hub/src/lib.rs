@@ -17,7 +17,8 @@
 //! * *commands*: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`], [`Hub::publish`],
 //!   [`Hub::instruct`]: a session or the back end asks.
 //! * behind sessions that have been told something: [`Hub::settle`].
-//! * *handle*: [`Hub::receive`] for each mail.
+//! * *handle*: [`Hub::receive`] for each mail, [`Hub::take_reports`] once the engine has something to
+//!   report; sessions get their answers behind each of these calls.
 //! * before all of them: [`Hub::set_now`]; about once a second [`Hub::look_after`].
 //! * *drain*: [`Hub::take_happenings`], and [`Hub::sweep`] once a turn, after the rest, which also
 //!   retries what waits for credit; when it says that more is left, the next turn must not wait. Where there is a log, [`Hub::take_batch`]
@@ -41,6 +42,7 @@
 mod accounts;
 mod announcements;
 mod audience;
+mod chain;
 mod channel;
 mod connected;
 pub mod engine;
@@ -49,6 +51,7 @@ mod happenings;
 mod history;
 mod holds;
 mod hub;
+mod joins;
 mod lines;
 mod listing;
 mod log;

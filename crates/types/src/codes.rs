@@ -137,8 +137,12 @@ codes! {
         SlowConsumer = 1013 "too slow: try again later" again,
         /// The client's address has as many connections as it may have.
         TooMany = 1013 "too many connections of this address" again,
+        /// Channels of the session can't be subscribed to for now.
+        Unavailable = 1013 "channels are not available: try again later" again,
         /// The credentials of the client have expired, and it sent no others.
         Expired = 3005 "connection expired" again,
+        /// Publications of a channel may be missing and can't be recovered; a client that reconnects loads the state.
+        InsufficientState = 3010 "insufficient state" again,
         /// The back end disconnected the client.
         Disconnected = 3503 "disconnected by the back end" for_good,
         /// The back end blocks the user.
@@ -205,6 +209,8 @@ codes! {
         Internal = 3004 "internal server error" again,
         /// The connection's time is over.
         Expired = 3005 "connection expired" again,
+        /// Publications of a channel may be missing and can't be recovered; a client that reconnects loads the state.
+        InsufficientState = 3010 "insufficient state" again,
         /// A subscription's time is over.
         SubscriptionExpired = 3006 "subscription expired" again,
         /// The client reads too slowly.

@@ -52,6 +52,21 @@ impl Connection {
         self.settle(id, shared);
     }
 
+    /// Tells the session that publications of a channel were lost and can't be recovered.
+    pub fn lost(&mut self, id: ConnectionId, channel: &str, shared: &mut Shared) {
+        match &mut self.stage {
+            Stage::Socket(socket) => {
+                socket.lost(id, channel, shared);
+                self.settle(id, shared);
+            }
+            // A session that is about to open, or a response that does not end.
+            _ => {
+                let (code, reason) = CloseCode::InsufficientState.parts();
+                self.disconnect(id, code, reason, shared);
+            }
+        }
+    }
+
     /// What came of something that may have closed the session: then its input waits for nothing but its turn, since the
     /// peer's Close is in it.
     pub(super) fn settle(&mut self, id: ConnectionId, shared: &mut Shared) {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use veche_hub::{Answer, ConnectionId, Instruction, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_types::Now;
+use veche_types::codes::CloseCode;
 
 use crate::context::census::About;
 use crate::context::hooks::{QuestionId, Verdict};
@@ -155,6 +156,12 @@ pub(crate) trait Session {
     fn instructed(&mut self, instruction: &Arc<Instruction>, cx: &mut Context<'_>) -> Flow {
         let _ = (instruction, cx);
         Flow::GoOn
+    }
+
+    /// Handles the loss of publications of a channel that can't be recovered. By default the client has to reconnect.
+    fn lost(&mut self, channel: &str, cx: &mut Context<'_>) -> Flow {
+        let _ = (channel, cx);
+        Flow::close(CloseCode::InsufficientState.parts())
     }
 
     /// Whether the protocol has pings of its own, by messages. Then the transport sends none, the session is never idle,

@@ -38,4 +38,11 @@ impl<S: Session> Socket<S> {
             session.instructed(instruction, cx)
         });
     }
+
+    /// Tells the session that publications of a channel were lost and can't be recovered.
+    pub(crate) fn lost(&mut self, id: ConnectionId, channel: &str, shared: &mut Shared) {
+        if !self.is_closing() {
+            self.with_session(id, shared, |session, cx| session.lost(channel, cx));
+        }
+    }
 }

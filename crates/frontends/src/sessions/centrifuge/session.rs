@@ -92,6 +92,13 @@ impl Session for Box<Centrifuge> {
         }
     }
 
+    fn lost(&mut self, channel: &str, cx: &mut Context<'_>) -> Flow {
+        match cx.is_open {
+            true => Centrifuge::lost(self, channel, cx),
+            false => Flow::GoOn,
+        }
+    }
+
     fn has_pings(&self) -> bool {
         true
     }

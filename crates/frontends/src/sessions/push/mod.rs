@@ -12,6 +12,7 @@ use veche_proto::websocket::MessageKind;
 use crate::context::census::About;
 use crate::context::hears::Hears;
 use crate::context::joining::Enrolled;
+use crate::context::note::NoteLevel;
 use crate::context::protocol::Protocol;
 use crate::context::route::Route;
 use crate::context::session::{Context, Flow, Session};
@@ -120,6 +121,10 @@ impl Push {
 /// The home has registered what a back end wanted: the client is told where that is, if its route has positions.
 fn enrolled(channel: &str, answer: &Answer, cx: &mut Context<'_>) {
     let Answer::Subscribed(joined) = answer else {
+        if *answer == Answer::Failed {
+            let why = "not subscribed: the channel is not available now";
+            cx.shared.note(cx.id, NoteLevel::Info, why);
+        }
         return;
     };
     if !cx.route().has_positions {
