@@ -209,8 +209,6 @@ codes! {
         Internal = 3004 "internal server error" again,
         /// The connection's time is over.
         Expired = 3005 "connection expired" again,
-        /// Publications of a channel may be missing and can't be recovered; a client that reconnects loads the state.
-        InsufficientState = 3010 "insufficient state" again,
         /// A subscription's time is over.
         SubscriptionExpired = 3006 "subscription expired" again,
         /// The client reads too slowly.

@@ -138,6 +138,7 @@ fn mail_between_nodes(mail: Mail, from: WorkerId, to: WorkerId) -> Result<Messag
         }
         // The order of channels and what belongs to it, by the channel's home on this node.
         Mail::Subscribe { .. }
+        | Mail::Refused { .. }
         | Mail::Subscribed { .. }
         | Mail::Unsubscribe { .. }
         | Mail::Publish { .. }

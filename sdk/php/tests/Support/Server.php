@@ -76,7 +76,7 @@ final class Server
     {
         $this->process?->stop();
         $this->process = null;
-        // The kernel takes apart the rings of a process some time after its end, and its sockets with them.
+        // With io_uring the kernel closes sockets some time after the end of the process.
         $end = microtime(true) + 3;
         while (microtime(true) < $end && ($socket = @stream_socket_client("tcp://127.0.0.1:$this->internalPort"))) {
             fclose($socket);
