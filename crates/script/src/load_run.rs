@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use mlua::{Lua, LuaString, Table};
 
-use crate::app::{App, Role, World};
+use crate::app::{App, World};
 use crate::code::Code;
 use crate::modules::fault;
+use crate::role::Role;
 use crate::vm::load::{Extra, Parts};
 use crate::vm::{LoadError, Vm};
 
