@@ -509,8 +509,8 @@ use Veche\Worker\Runner;
 use Veche\Worker\WorkerClient;
 
 /**
- * An application behind Veche: handlers of what happens on connections. Veche holds the connections and starts this
- * program as a worker.
+ * An application behind Veche: handlers of events on connections. Veche holds the connections and starts this program
+ * as a worker.
  *
  * ```php
  * $app = Veche\App::create();
@@ -543,7 +543,7 @@ final class App
     }
 
     /**
-     * Sets what is done before the first event.
+     * Registers a handler that runs before the first event.
      *
      * @param callable(App): void $handler
      */
@@ -553,7 +553,7 @@ final class App
     }
 
     /**
-     * Sets what is done before the worker ends.
+     * Registers a handler that runs before the worker ends.
      *
      * @param callable(App): void $handler
      */
@@ -563,7 +563,7 @@ final class App
     }
 
     /**
-     * Sets what decides about handshakes. Returning nothing lets the client in; false, or a {@see Response}, refuses
+     * Registers the handler of handshakes. Returning nothing accepts the client; false, or a {@see Response}, refuses
      * it.
      *
      * ```php
@@ -590,10 +590,10 @@ final class App
     }
 
     /**
-     * Sets what handles messages.
+     * Registers the handler of messages.
      *
      * @param callable(Connection, string, bool): mixed $handler Gets the connection, the message, and whether it is
-     *     binary. What it returns means nothing.
+     *     binary. The result is ignored.
      */
     public function message(callable $handler): self
     {
@@ -605,7 +605,7 @@ final class App
     }
 
     /**
-     * Sets what is done when a connection has ended.
+     * Registers the handler of closed connections.
      *
      * @param callable(Connection, int, string): mixed $handler Gets the connection, the close code and the reason.
      */
@@ -618,7 +618,7 @@ final class App
     }
 
     /**
-     * Sets what answers HTTP requests: with a {@see Response}, or a string that is sent as text.
+     * Registers the handler of HTTP requests, which returns a {@see Response}, or a string that is sent as text.
      *
      * @param callable(Request): (Response|string) $handler
      */
@@ -643,9 +643,9 @@ final class App
     }
 
     /**
-     * Sets what decides who connects, where clients of Centrifugo's protocol come without a token.
+     * Registers the handler that accepts or refuses clients of Centrifugo's protocol without a token.
      *
-     * @param callable(Event): (Decision|null|void) $handler Nothing grants it without more.
+     * @param callable(Event): (Decision|null|void) $handler Returning nothing grants the command as it is.
      */
     public function connect(callable $handler): self
     {
@@ -653,7 +653,7 @@ final class App
     }
 
     /**
-     * Sets what decides whether a connection goes on at the end of its time.
+     * Registers the handler that prolongs or ends connections when they expire.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -663,7 +663,7 @@ final class App
     }
 
     /**
-     * Sets what decides who subscribes.
+     * Registers the handler that grants or refuses subscriptions.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -673,7 +673,7 @@ final class App
     }
 
     /**
-     * Sets what decides whether a subscription goes on at the end of its time.
+     * Registers the handler that prolongs or ends subscriptions when they expire.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -683,7 +683,7 @@ final class App
     }
 
     /**
-     * Sets what decides about publications of clients, and may change them.
+     * Registers the handler that grants, changes or refuses publications of clients.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -693,7 +693,7 @@ final class App
     }
 
     /**
-     * Sets what answers calls of clients, with the data of a {@see Grant}.
+     * Registers the handler of clients' calls, which returns their result as data of a {@see Grant}.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -703,7 +703,7 @@ final class App
     }
 
     /**
-     * Sets what handles messages of clients that expect no answer.
+     * Registers the handler of clients' messages that expect no answer.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -713,7 +713,7 @@ final class App
     }
 
     /**
-     * Sets what is done when a client of Centrifugo's protocol is gone.
+     * Registers the handler of clients of Centrifugo's protocol that have disconnected.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -743,7 +743,7 @@ final class App
     }
 
     /**
-     * Returns a connection by its id, on whatever worker of Veche it is. What is wanted of one that is gone is dropped.
+     * Returns a connection of this server by its id. Messages to a connection that has ended are dropped.
      *
      * ```php
      * $app->connection($id)->send('you are next');
@@ -1534,8 +1534,8 @@ use Veche\Worker\Effects;
 use Veche\Worker\Engine;
 
 /**
- * A WebSocket connection, as a handler sees it. Veche holds the connection; what is wanted of it here is done when the
- * handler returns, or calls something that waits.
+ * A WebSocket connection, as a handler sees it. Veche holds the connection, and carries out these calls when the
+ * handler returns or waits.
  */
 final class Connection
 {
@@ -2032,7 +2032,7 @@ namespace Veche\Hook;
 use Veche\Worker\Effects;
 
 /**
- * What a handler decides about a command: a {@see Grant}, a {@see Refusal}, or a {@see Disconnection}.
+ * A handler's decision on a command: a {@see Grant}, a {@see Refusal}, or a {@see Disconnection}.
  */
 interface Decision
 {
@@ -2426,6 +2426,7 @@ use Veche\Exception\ServerException;
 final class ResponseReader
 {
     private const HEAD_BYTES_MAX = 65536;
+    private const INFORMATIONAL_MAX = 10;
 
     private string $buffer = '';
     private bool $isAtEnd = false;
@@ -2446,10 +2447,13 @@ final class ResponseReader
      */
     public function read(): array
     {
-        do {
+        // Informational responses precede the final one.
+        for ($i = 0; $i === 0 || ($status >= 100 && $status < 200); $i++) {
+            if ($i > self::INFORMATIONAL_MAX) {
+                throw self::bad('too many informational responses');
+            }
             [$version, $status, $headers] = $this->head();
-            // Informational responses precede the final one.
-        } while ($status >= 100 && $status < 200);
+        }
         $isKept = $version === '1.1' && strtolower($headers['connection'] ?? '') !== 'close';
         if (in_array($status, [204, 304], true)) {
             return [new Response($status, $headers, ''), $isKept];
@@ -2855,14 +2859,13 @@ final class LineClient implements Publisher
         $id = ++$this->lastId;
         $this->send($command->body(['id' => $id]) . "\n", $deadline);
         try {
-            do {
-                $answer = self::decode($this->line($deadline));
-                // A bad line before this one is answered without an id.
-                $isOurs = $answer->value('id') === $id;
-                if (!$isOurs) {
-                    $this->refused($answer);
+            // A bad line before this one is answered without an id, and one that was given up may be answered late.
+            while (($answer = self::decode($this->line($deadline)))->value('id') !== $id) {
+                $this->refused($answer);
+                if ($deadline->isOver()) {
+                    throw $this->late();
                 }
-            } while (!$isOurs);
+            }
         } catch (NetworkException | ServerException $error) {
             $this->close();
             throw $error;
@@ -2931,7 +2934,7 @@ final class LineClient implements Publisher
         while (($end = strpos($this->buffer, "\n")) === false) {
             $bytes = $this->socket?->read($deadline);
             if ($bytes === null) {
-                throw new TimeoutException("no answer from $this->address within $this->timeout s", 0, true);
+                throw $this->late();
             }
             if ($bytes === '') {
                 throw new NetworkException("$this->address closed the connection before it answered", 0, true);
@@ -2941,6 +2944,11 @@ final class LineClient implements Publisher
         $line = substr($this->buffer, 0, $end);
         $this->buffer = substr($this->buffer, $end + 1);
         return $line;
+    }
+
+    private function late(): TimeoutException
+    {
+        return new TimeoutException("no answer from $this->address within $this->timeout s", 0, true);
     }
 
     private static function decode(string $line): Fields
@@ -4846,6 +4854,9 @@ use Veche\Net\Socket;
  */
 final class Client
 {
+    /** Control frames that a call without time left passes over. */
+    private const CONTROL_FRAMES_MAX = 100;
+
     private bool $isClosed = false;
 
     private function __construct(
@@ -4965,7 +4976,8 @@ final class Client
     public function tryReceive(?float $timeout = 0.0): ?Message
     {
         $deadline = Deadline::in($timeout ?? INF);
-        while (true) {
+        // Control frames may come without end; those before a message that is there already are passed over.
+        for ($passed = 0; $passed < self::CONTROL_FRAMES_MAX || !$deadline->isOver(); $passed++) {
             $event = $this->event($deadline);
             if ($event === null) {
                 return null;
@@ -4974,6 +4986,7 @@ final class Client
                 return new Message($event->data, $event->kind === Opcode::Binary);
             }
         }
+        return null;
     }
 
     /**
@@ -4999,9 +5012,9 @@ final class Client
         $deadline = Deadline::in(1.0);
         try {
             $this->write(Frame::close($code, $reason));
-            while ($this->event($deadline) !== null) {
-                continue;
-            }
+            do {
+                $event = $this->event($deadline);
+            } while ($event !== null && !$deadline->isOver());
         } catch (VecheException) {
             // The connection is over either way.
         }

@@ -145,6 +145,7 @@ QUICK = (
     CLIPPY,
     DOCS,
     MODEL,
+    INSTRUCTIONS,
     cargo_tests(READY),
     soak(60),
     Step("recovery", "tests/recovery.py", 300, cores=0.5, needs=READY),
@@ -156,7 +157,6 @@ QUICK = (
     autobahn("fast on io_uring", "fast --io io_uring", 300),
     autobahn("fast on delayed io", "fast --io delayed", 300),
     DEPENDENCIES,
-    INSTRUCTIONS,
 )
 
 # What needs no server.

@@ -25,7 +25,9 @@ final class Page
             'Veche\Client', 'Veche\LineClient', 'Veche\Publisher', 'Veche\ClientInterface', 'Veche\Command',
             'Veche\PublishOptions', 'Veche\Binary', 'Veche\Json', 'Veche\Position',
         ],
-        'Applications' => ['Veche\App', 'Veche\Connection', 'Veche\Request', 'Veche\Response', 'Veche\Hook'],
+        'Applications' => [
+            'Veche\App', 'Veche\Connection', 'Veche\Joined', 'Veche\Request', 'Veche\Response', 'Veche\Hook',
+        ],
         'Results' => 'Veche\Result',
         'Errors' => ['Veche\Fault', 'Veche\ErrorCode', 'Veche\Exception'],
         'Tokens' => 'Veche\Token',
@@ -46,6 +48,9 @@ final class Page
 
     /** @var list<ReflectionClass<object>> */
     private readonly array $classes;
+
+    /** Namespace of the class that is described: names in its comments belong there first. */
+    private string $namespace = 'Veche';
 
     /**
      * @param list<string> $names
@@ -97,6 +102,7 @@ final class Page
      */
     private function describe(ReflectionClass $class): string
     {
+        $this->namespace = $class->getNamespaceName();
         $comment = Comment::of($class->getDocComment());
         if ($comment->text === '') {
             throw new RuntimeException("$class->name has no comment");
@@ -256,12 +262,15 @@ final class Page
     {
         $known = [];
         foreach ($this->classes as $class) {
-            $known[$this->short($class->name)][] = $class->name;
+            $name = $this->short($class->name);
+            if (!isset($known[$name]) || $class->getNamespaceName() === $this->namespace) {
+                $known[$name] = $class->name;
+            }
         }
         $replace = function (array $found) use ($known): string {
             $name = $this->short($found[1]);
             $isClass = !isset($found[2]) && isset($known[$name]);
-            return $isClass ? $this->link($known[$name][0]) : "`$name" . ($found[2] ?? '') . '`';
+            return $isClass ? $this->link($known[$name]) : "`$name" . ($found[2] ?? '') . '`';
         };
         return (string) preg_replace_callback('/\{@see \\\\?([\w\\\\]+)(\(\))?\}/', $replace, $text);
     }

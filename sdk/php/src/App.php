@@ -17,8 +17,8 @@ use Veche\Worker\Runner;
 use Veche\Worker\WorkerClient;
 
 /**
- * An application behind Veche: handlers of what happens on connections. Veche holds the connections and starts this
- * program as a worker.
+ * An application behind Veche: handlers of events on connections. Veche holds the connections and starts this program
+ * as a worker.
  *
  * ```php
  * $app = Veche\App::create();
@@ -51,7 +51,7 @@ final class App
     }
 
     /**
-     * Sets what is done before the first event.
+     * Registers a handler that runs before the first event.
      *
      * @param callable(App): void $handler
      */
@@ -61,7 +61,7 @@ final class App
     }
 
     /**
-     * Sets what is done before the worker ends.
+     * Registers a handler that runs before the worker ends.
      *
      * @param callable(App): void $handler
      */
@@ -71,7 +71,7 @@ final class App
     }
 
     /**
-     * Sets what decides about handshakes. Returning nothing lets the client in; false, or a {@see Response}, refuses
+     * Registers the handler of handshakes. Returning nothing accepts the client; false, or a {@see Response}, refuses
      * it.
      *
      * ```php
@@ -98,10 +98,10 @@ final class App
     }
 
     /**
-     * Sets what handles messages.
+     * Registers the handler of messages.
      *
      * @param callable(Connection, string, bool): mixed $handler Gets the connection, the message, and whether it is
-     *     binary. What it returns means nothing.
+     *     binary. The result is ignored.
      */
     public function message(callable $handler): self
     {
@@ -113,7 +113,7 @@ final class App
     }
 
     /**
-     * Sets what is done when a connection has ended.
+     * Registers the handler of closed connections.
      *
      * @param callable(Connection, int, string): mixed $handler Gets the connection, the close code and the reason.
      */
@@ -126,7 +126,7 @@ final class App
     }
 
     /**
-     * Sets what answers HTTP requests: with a {@see Response}, or a string that is sent as text.
+     * Registers the handler of HTTP requests, which returns a {@see Response}, or a string that is sent as text.
      *
      * @param callable(Request): (Response|string) $handler
      */
@@ -151,9 +151,9 @@ final class App
     }
 
     /**
-     * Sets what decides who connects, where clients of Centrifugo's protocol come without a token.
+     * Registers the handler that accepts or refuses clients of Centrifugo's protocol without a token.
      *
-     * @param callable(Event): (Decision|null|void) $handler Nothing grants it without more.
+     * @param callable(Event): (Decision|null|void) $handler Returning nothing grants the command as it is.
      */
     public function connect(callable $handler): self
     {
@@ -161,7 +161,7 @@ final class App
     }
 
     /**
-     * Sets what decides whether a connection goes on at the end of its time.
+     * Registers the handler that prolongs or ends connections when they expire.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -171,7 +171,7 @@ final class App
     }
 
     /**
-     * Sets what decides who subscribes.
+     * Registers the handler that grants or refuses subscriptions.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -181,7 +181,7 @@ final class App
     }
 
     /**
-     * Sets what decides whether a subscription goes on at the end of its time.
+     * Registers the handler that prolongs or ends subscriptions when they expire.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -191,7 +191,7 @@ final class App
     }
 
     /**
-     * Sets what decides about publications of clients, and may change them.
+     * Registers the handler that grants, changes or refuses publications of clients.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -201,7 +201,7 @@ final class App
     }
 
     /**
-     * Sets what answers calls of clients, with the data of a {@see Grant}.
+     * Registers the handler of clients' calls, which returns their result as data of a {@see Grant}.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -211,7 +211,7 @@ final class App
     }
 
     /**
-     * Sets what handles messages of clients that expect no answer.
+     * Registers the handler of clients' messages that expect no answer.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -221,7 +221,7 @@ final class App
     }
 
     /**
-     * Sets what is done when a client of Centrifugo's protocol is gone.
+     * Registers the handler of clients of Centrifugo's protocol that have disconnected.
      *
      * @param callable(Event): (Decision|null|void) $handler
      */
@@ -251,7 +251,7 @@ final class App
     }
 
     /**
-     * Returns a connection by its id, on whatever worker of Veche it is. What is wanted of one that is gone is dropped.
+     * Returns a connection of this server by its id. Messages to a connection that has ended are dropped.
      *
      * ```php
      * $app->connection($id)->send('you are next');

@@ -120,14 +120,13 @@ final class LineClient implements Publisher
         $id = ++$this->lastId;
         $this->send($command->body(['id' => $id]) . "\n", $deadline);
         try {
-            do {
-                $answer = self::decode($this->line($deadline));
-                // A bad line before this one is answered without an id.
-                $isOurs = $answer->value('id') === $id;
-                if (!$isOurs) {
-                    $this->refused($answer);
+            // A bad line before this one is answered without an id, and one that was given up may be answered late.
+            while (($answer = self::decode($this->line($deadline)))->value('id') !== $id) {
+                $this->refused($answer);
+                if ($deadline->isOver()) {
+                    throw $this->late();
                 }
-            } while (!$isOurs);
+            }
         } catch (NetworkException | ServerException $error) {
             $this->close();
             throw $error;
@@ -196,7 +195,7 @@ final class LineClient implements Publisher
         while (($end = strpos($this->buffer, "\n")) === false) {
             $bytes = $this->socket?->read($deadline);
             if ($bytes === null) {
-                throw new TimeoutException("no answer from $this->address within $this->timeout s", 0, true);
+                throw $this->late();
             }
             if ($bytes === '') {
                 throw new NetworkException("$this->address closed the connection before it answered", 0, true);
@@ -206,6 +205,11 @@ final class LineClient implements Publisher
         $line = substr($this->buffer, 0, $end);
         $this->buffer = substr($this->buffer, $end + 1);
         return $line;
+    }
+
+    private function late(): TimeoutException
+    {
+        return new TimeoutException("no answer from $this->address within $this->timeout s", 0, true);
     }
 
     private static function decode(string $line): Fields

@@ -214,7 +214,7 @@ pub(crate) struct Directive {
 impl Directive {
     /// Returns the handlers that it means something to; none where it means something to all.
     pub fn handlers(&self) -> impl Iterator<Item = &'static str> {
-        self.handlers.iter().flat_map(|word| {
+        self.handlers.iter().flat_map(move |word| {
             let protocols = PROTOCOLS.iter().filter(move |protocol| match *word {
                 EACH_PROTOCOL => true,
                 ITS_PROTOCOLS => protocol.takes(self.name),

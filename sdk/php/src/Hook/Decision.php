@@ -7,7 +7,7 @@ namespace Veche\Hook;
 use Veche\Worker\Effects;
 
 /**
- * What a handler decides about a command: a {@see Grant}, a {@see Refusal}, or a {@see Disconnection}.
+ * A handler's decision on a command: a {@see Grant}, a {@see Refusal}, or a {@see Disconnection}.
  */
 interface Decision
 {

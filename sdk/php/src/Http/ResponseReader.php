@@ -16,6 +16,7 @@ use Veche\Exception\ServerException;
 final class ResponseReader
 {
     private const HEAD_BYTES_MAX = 65536;
+    private const INFORMATIONAL_MAX = 10;
 
     private string $buffer = '';
     private bool $isAtEnd = false;
@@ -36,10 +37,13 @@ final class ResponseReader
      */
     public function read(): array
     {
-        do {
+        // Informational responses precede the final one.
+        for ($i = 0; $i === 0 || ($status >= 100 && $status < 200); $i++) {
+            if ($i > self::INFORMATIONAL_MAX) {
+                throw self::bad('too many informational responses');
+            }
             [$version, $status, $headers] = $this->head();
-            // Informational responses precede the final one.
-        } while ($status >= 100 && $status < 200);
+        }
         $isKept = $version === '1.1' && strtolower($headers['connection'] ?? '') !== 'close';
         if (in_array($status, [204, 304], true)) {
             return [new Response($status, $headers, ''), $isKept];

@@ -28,6 +28,9 @@ use Veche\Net\Socket;
  */
 final class Client
 {
+    /** Control frames that a call without time left passes over. */
+    private const CONTROL_FRAMES_MAX = 100;
+
     private bool $isClosed = false;
 
     private function __construct(
@@ -147,7 +150,8 @@ final class Client
     public function tryReceive(?float $timeout = 0.0): ?Message
     {
         $deadline = Deadline::in($timeout ?? INF);
-        while (true) {
+        // Control frames may come without end; those before a message that is there already are passed over.
+        for ($passed = 0; $passed < self::CONTROL_FRAMES_MAX || !$deadline->isOver(); $passed++) {
             $event = $this->event($deadline);
             if ($event === null) {
                 return null;
@@ -156,6 +160,7 @@ final class Client
                 return new Message($event->data, $event->kind === Opcode::Binary);
             }
         }
+        return null;
     }
 
     /**
@@ -181,9 +186,9 @@ final class Client
         $deadline = Deadline::in(1.0);
         try {
             $this->write(Frame::close($code, $reason));
-            while ($this->event($deadline) !== null) {
-                continue;
-            }
+            do {
+                $event = $this->event($deadline);
+            } while ($event !== null && !$deadline->isOver());
         } catch (VecheException) {
             // The connection is over either way.
         }

@@ -256,6 +256,32 @@ final class AppTest extends TestCase
         self::assertSame(range(1, 6), $answered);
     }
 
+    public function testAtMostAsManyAreInHandAsTheApplicationTakes(): void
+    {
+        $begun = [];
+        $app = App::create(2)->message(function (Connection $conn) use (&$begun): void {
+            $begun[] = $conn->id;
+            \Veche\sleep(1);
+        });
+        $engine = self::engine($app);
+        foreach (['a', 'b', 'c'] as $id => $connection) {
+            $engine->receive(self::message($id + 1, $connection, 'x'));
+        }
+        self::assertSame(['a', 'b'], $begun);
+        $engine->wake((float) $engine->wakesAt());
+        self::assertSame(['a', 'b', 'c'], $begun);
+    }
+
+    public function testDataOfCommandsAreArrays(): void
+    {
+        $app = App::create()->publish(fn (Event $event) => new Grant(data: $event->data['a']['b'], info: ['i' => 1]));
+        $reply = (new AppTester($app))->command('publish', ['channel' => 'c'], ['a' => ['b' => 7]]);
+        self::assertSame(['result' => ['info' => ['i' => 1], 'data' => 7]], $reply);
+        $app = App::create()->publish(fn (Event $event) => new Grant(data: new Binary("\xff")));
+        $reply = (new AppTester($app))->command('publish', ['channel' => 'c'], null);
+        self::assertSame(['result' => ['data' => "\xff", 'data_kind' => 'binary']], $reply);
+    }
+
     public function testStopComesAfterWhatIsInHand(): void
     {
         $app = App::create(2)->message(fn () => \Veche\sleep(1));

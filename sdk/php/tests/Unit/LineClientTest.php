@@ -67,6 +67,18 @@ final class LineClientTest extends TestCase
         $veche->push('ann', 'x');
     }
 
+    public function testAnswersToOtherLinesDoNotHoldTheCallForEver(): void
+    {
+        $veche = $this->serve(static function ($peer): void {
+            fgets($peer);
+            while (@fwrite($peer, str_repeat("{\"id\":99,\"result\":{\"handed\":0}}\n", 1000))) {
+                continue;
+            }
+        }, timeout: 0.3);
+        $this->expectException(TimeoutException::class);
+        $veche->push('ann', 'x');
+    }
+
     public function testAnEndBeforeTheAnswerMayHaveRun(): void
     {
         $veche = $this->serve(static function ($peer): void {

@@ -57,8 +57,8 @@ final class TokensTest extends TestCase
         [$private, $public] = self::pair(['private_key_type' => OPENSSL_KEYTYPE_EC, 'curve_name' => $curve]);
         $key = Key::pem($private);
         self::assertSame($algorithm, $key->algorithm);
-        // Numbers differ in length: many signatures show each of them.
-        for ($i = 0; $i < 200; $i++) {
+        // Numbers differ in length: one in 256 has a byte less.
+        for ($i = 0; $i < ($algorithm === 'ES256' ? 300 : 30); $i++) {
             [$header, $claims, $signature] = explode('.', $key->sign(['sub' => "ann$i"]));
             $raw = self::bytes($signature);
             self::assertSame($bytes, strlen($raw));

@@ -154,7 +154,8 @@ final class TransportTest extends TestCase
         } catch (TimeoutException $error) {
             self::assertTrue($error->mayHaveRun);
         }
-        self::assertEqualsWithDelta(0.3, microtime(true) - $started, 0.25);
+        $took = microtime(true) - $started;
+        self::assertTrue($took > 0.25 && $took < 2, "left after $took s");
     }
 
     /**
@@ -207,6 +208,7 @@ final class TransportTest extends TestCase
         $answers = [
             'another protocol' => ["SSH-2.0-OpenSSH_9.2\r\n\r\n", ServerException::class],
             'nothing' => ['', NetworkException::class],
+            'no end of heads' => [str_repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 50), VecheException::class],
             'half a head' => ["HTTP/1.1 200 OK\r\nConte", NetworkException::class],
             'half a body' => ["HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", NetworkException::class],
             'half a chunk' => [self::CHUNKED . "9\r\nhalf", NetworkException::class],
