@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use veche_frontends::registry::protocol;
 use veche_logging::{Log, LogFormat, LogLevel};
 
 use super::checked::{CertificateFacts, World, check};
 use super::directives::{self, Default, Section};
+use super::hooks::RouteHooks;
 use super::identity::KeySource;
 use super::raw::default_of;
 use super::*;
@@ -222,10 +224,13 @@ fn a_full_file() {
     ];
     assert_eq!(
         events.handler,
-        Handler::Push {
-            identity: Identity::Cookie("user".to_owned()),
+        Handler::Session {
+            protocol: protocol("push").expect("it is registered"),
+            app: None,
+            identity: Some(Identity::Cookie("user".to_owned())),
             channels,
-            websocket
+            hooks: RouteHooks::default(),
+            websocket,
         }
     );
     assert_eq!((events.index, events.listeners.as_slice()), (0, &[0][..]));
@@ -317,7 +322,17 @@ fn the_defaults() {
         keeping: None,
         has_positions: false,
     };
-    assert_eq!(route.handler, Handler::Echo { websocket });
+    assert_eq!(
+        route.handler,
+        Handler::Session {
+            protocol: protocol("echo").expect("it is registered"),
+            app: None,
+            identity: None,
+            channels: Vec::new(),
+            hooks: RouteHooks::default(),
+            websocket,
+        }
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@
 mod deadline;
 mod described;
 mod ending;
+mod session;
 
 use std::net::IpAddr;
 
@@ -19,10 +20,8 @@ use veche_types::codes::CloseCode;
 use crate::backend::lines::Lines;
 use crate::context::app::{AppAnswer, Gone};
 use crate::context::census::About;
-use crate::context::hooks::{QuestionId, Verdict};
 use crate::context::identity::{Certified, Finding};
 use crate::context::note::NoteLevel;
-use crate::context::relay::Relay;
 use crate::context::shared::{Now, Shared};
 use crate::context::site::Role;
 use crate::context::stats::TurnedAway;
@@ -33,8 +32,8 @@ use crate::http::{Http, Opened};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::registry::{AnySession, Registry};
 use crate::sessions::app::dialing::{Dialed, Dialing};
+use crate::websocket::Socket;
 use crate::websocket::client::{Caller, Dial};
-use crate::websocket::{NotRenewed, Socket};
 pub use described::list_connections;
 
 /// Instead of a listener where we have dialed.
@@ -312,87 +311,6 @@ impl Connection {
             }
         };
         self.go_on_from_http(id, then, shared);
-    }
-
-    /// Another token for a session that one has opened; how long it holds, in milliseconds.
-    ///
-    /// # Errors
-    /// It is no good, and the one before stays.
-    pub fn renew(
-        &mut self,
-        id: ConnectionId,
-        token: &str,
-        shared: &mut Shared,
-    ) -> Result<Option<u64>, NotRenewed> {
-        let Stage::Socket(socket) = &mut self.stage else {
-            return Err(NotRenewed::Closed);
-        };
-        let renewed = socket.renew(token, shared);
-        self.settle_deadline(id, shared);
-        renewed
-    }
-
-    /// Commands have come another way.
-    pub fn relayed(&mut self, id: ConnectionId, relay: &Relay, shared: &mut Shared) {
-        let Stage::Socket(socket) = &mut self.stage else {
-            return;
-        };
-        if let Then::Wait(block) = socket.relayed(id, relay, shared).map(stays)
-            && self.blocked.is_none()
-        {
-            self.block(id, block, shared);
-        }
-        self.settle(id, shared);
-    }
-
-    /// What has been decided on one of its commands.
-    pub fn judged(
-        &mut self,
-        id: ConnectionId,
-        question: QuestionId,
-        verdict: Verdict,
-        shared: &mut Shared,
-    ) {
-        let Stage::Socket(socket) = &mut self.stage else {
-            return;
-        };
-        let goes_on = socket.judged(id, question, verdict, shared);
-        if goes_on && self.blocked == Some(Block::Verdict) {
-            let then = socket.resume(id, shared).map(stays);
-            return self.go_on(id, then, shared);
-        }
-        self.finish_if_due(id, shared);
-        self.settle(id, shared);
-    }
-
-    /// The handler of an application that waited has ended.
-    pub fn app_ready(&mut self, id: ConnectionId, shared: &mut Shared) {
-        let Stage::Socket(socket) = &mut self.stage else {
-            return;
-        };
-        // What waits for the client to read is taken up when it has.
-        if !socket.app_ready() {
-            return;
-        }
-        match self.blocked {
-            None | Some(Block::App) => {
-                let then = socket.resume(id, shared).map(stays);
-                self.go_on(id, then, shared);
-            }
-            Some(Block::Pace) => {
-                // What came in time is handled; what is behind it still waits.
-                let _ = socket.resume(id, shared);
-                self.settle(id, shared);
-            }
-            _ => {}
-        }
-    }
-
-    /// An outbox that was full has room again.
-    pub fn drained(&mut self, id: ConnectionId, shared: &mut Shared) {
-        if let Stage::Socket(socket) = &mut self.stage {
-            socket.drained(id, shared);
-        }
     }
 
     /// Goes on after a block: the worker calls it when what was waited for may have come. Returns whether it had, even if

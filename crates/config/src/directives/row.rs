@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use veche_frontends::registry::PROTOCOLS;
+use veche_frontends::registry::{PROTOCOLS, protocol};
 use veche_types::nearest;
 
 use crate::value::Kind;
@@ -214,15 +214,13 @@ pub(crate) struct Directive {
 impl Directive {
     /// Returns the handlers that it means something to; none where it means something to all.
     pub fn handlers(&self) -> impl Iterator<Item = &'static str> {
-        self.handlers.iter().flat_map(move |word| {
-            let protocols = PROTOCOLS.iter().filter(move |protocol| match *word {
-                EACH_PROTOCOL => true,
-                ITS_PROTOCOLS => protocol.takes(self.name),
-                _ => false,
-            });
-            let other = Some(*word).filter(|word| OTHER_HANDLERS.contains(word));
-            protocols.map(|protocol| protocol.name).chain(other)
-        })
+        let is_meant = move |word: &str, name: &str| match word {
+            EACH_PROTOCOL => protocol(name).is_some(),
+            ITS_PROTOCOLS => protocol(name).is_some_and(|protocol| protocol.takes(self.name)),
+            word => word == name,
+        };
+        let all = HANDLERS.iter().copied();
+        all.filter(move |name| self.handlers.iter().any(|word| is_meant(word, name)))
     }
 
     /// Whether it means something to a handler.
@@ -289,14 +287,20 @@ pub(crate) enum Change {
 /// Handlers that are no client protocols.
 const OTHER_HANDLERS: [&str; 3] = ["static", "api", "lua"];
 
-/// The names that `handler` takes: client protocols first.
+/// So many client protocols stand before those in the reference.
+const BEFORE_OTHERS: usize = 2;
+
+/// The names that `handler` takes, in the order of the reference.
 pub(crate) static HANDLERS: [&str; PROTOCOLS.len() + OTHER_HANDLERS.len()] = {
     let mut all = [""; PROTOCOLS.len() + OTHER_HANDLERS.len()];
     let mut next = 0;
     while next < all.len() {
-        all[next] = match next.checked_sub(PROTOCOLS.len()) {
-            None => PROTOCOLS[next].name,
-            Some(other) => OTHER_HANDLERS[other],
+        all[next] = if next < BEFORE_OTHERS {
+            PROTOCOLS[next].name
+        } else if next < BEFORE_OTHERS + OTHER_HANDLERS.len() {
+            OTHER_HANDLERS[next - BEFORE_OTHERS]
+        } else {
+            PROTOCOLS[next - OTHER_HANDLERS.len()].name
         };
         next += 1;
     }
