@@ -31,7 +31,6 @@ use veche_config::{Config, unix_now_ms};
 use veche_frontends::guessing::Lock;
 use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
 use veche_jwt::Refusal;
-use veche_outbound::Latency;
 use veche_outbound::Outbound;
 use veche_store::Store;
 

@@ -79,3 +79,9 @@ pub(crate) fn vectors(file: &str) -> Vec<Vector> {
     assert!(!vectors.is_empty(), "{file} has no vectors");
     vectors
 }
+
+/// The vector of that name.
+pub(crate) fn vector(file: &str, name: &str) -> Vector {
+    let found = vectors(file).into_iter().find(|one| one.name() == name);
+    found.unwrap_or_else(|| panic!("{file}: no vector {name:?}"))
+}

@@ -17,6 +17,14 @@ use veche_supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
 use veche_terminal::exit::{Exit, Failure, print_line};
 use veche_terminal::shown;
 
+/// How to find the running server.
+#[derive(Args, Debug)]
+pub(super) struct ControlArgs {
+    /// Its control socket; by default server.control of the configuration
+    #[arg(long, value_name = "SOCKET")]
+    pub(super) control: Option<PathBuf>,
+}
+
 /// The longest wait for an answer: a reload compiles and checks, the rest is immediate.
 const ANSWER_WAIT: Duration = Duration::from_secs(45);
 /// How long the supervisor may take to become another program; this is far more than it needs.

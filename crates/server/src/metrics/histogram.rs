@@ -4,7 +4,7 @@ use std::fmt;
 
 use prometheus_client::encoding::MetricEncoder;
 
-use crate::asking::Latency;
+use veche_outbound::Latency;
 
 /// The histogram has no exemplars; the library wants to know what labels they don't have.
 pub(super) type NoExemplar = [(&'static str, &'static str); 0];

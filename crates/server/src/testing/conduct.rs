@@ -15,6 +15,7 @@ use veche_script::{
     Ask, Code, Effect, Effects, Ended, Level, Limits, Plain, TestVm, Token, World as Lua,
 };
 use veche_store::Store;
+use veche_types::codes::CloseCode;
 
 use super::client::{Heard, Opening};
 use super::world::{Ground, MONO_MS, World};
