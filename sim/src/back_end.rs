@@ -287,7 +287,7 @@ impl World {
             return Ok(());
         };
         let other = self.ledger.number_at(channel, place);
-        if published.handed > 0 {
+        if published.handed > Some(0) {
             self.ledger.taken(channel, number);
             return self.ledger.placed(channel, number, place, life);
         }

@@ -10,9 +10,13 @@
 //! * `order`: of one channel, publications get their places in the order in which the home hands them over. Other nodes
 //!   may publish between them.
 //! * `answer`: each publication that is handed over is answered once: at once ([`Order::Done`], [`Order::Skipped`]), or
-//!   later by a [`Report`] with its [`Receipt`]. An error means that nothing is known: it may have been stored. A
-//!   publication with an idempotency key may therefore be handed over again, and is stored once.
+//!   later by a [`Report`] with its [`Receipt`]. An error means that nothing is known: it may have been stored.
+//! * `retry`: an engine hands a publication to its store again only under a key: that of the publisher, or one that it has
+//!   made for this. The home forgets the publisher's key of a publication that failed, so the publisher may repeat it; the
+//!   store then knows the key. In either case the publication is stored once.
 //! * `stale`: a publication whose version is not newer is skipped, and so is one whose key was used; neither is fed.
+//! * `handed`: the number of subscribers of a publication is known only where this node has all of them: an engine that
+//!   answers by [`Report::Published`] leaves it open.
 //! * `room`: an engine never refuses what is handed over; [`Engine::is_full`] makes the home pause the publishers first.
 //!
 //! Positions
@@ -24,6 +28,10 @@
 //!
 //! Feed
 //!
+//! * `follow`: the home says when a channel gets its first subscriber on this node and when it loses its last
+//!   ([`Engine::follow`], [`Engine::unfollow`]), whether or not the channel remembers. A wildcard channel stands for all
+//!   that it matches. A subscription is not answered before the engine follows its channel; once it does,
+//!   [`Engine::position`] is where the feed goes on. A subscription fails if the engine can't follow the channel.
 //! * `feed`: publications reach subscribers by the feed alone: as the value of [`Order::Done`], or as [`Report::Item`].
 //!   The home hands each on in the order of the feed, to all workers of the node; from there nothing is lost.
 //! * `stored`: what is fed is stored as far as the engine stores anything: no crash of this node takes back what a
@@ -34,27 +42,46 @@
 //!   [`Engine::read_since`] from the last offset and holds later items back meanwhile. An engine that may lose the latest
 //!   item compares tops and reports it again. Publications without a position have no link: they may be lost unnoticed.
 //! * `lost`: only a gap that can't be healed reaches subscribers, as [`Outlet::lost`](crate::Outlet::lost): their state is
-//!   insufficient, and they have to subscribe anew.
+//!   insufficient, and they have to subscribe again.
 //!
 //! Reading
 //!
-//! * `join`: a read since a position says whether it joins that position: whether what it returns is all that was stored
-//!   behind it, up to its top. An engine that is not certain says no. The reader never concludes it from offsets.
+//! * `join`: a new subscriber joins at the position that has been fed and gets what it missed up to there. An engine that
+//!   does not hold that in this process says [`Step::Later`] and feeds by reports only. The home reads for all subscribers
+//!   of a channel together, and keeps what is fed meanwhile. Until then the subscription is pending: it is counted nowhere
+//!   and gets nothing.
+//! * `chain`: a read returns a [`Chain`]: publications that are linked without a gap, up to the top. It joins a position
+//!   only if the position's offset is one of its links in the same epoch. An engine that is not certain of a link leaves
+//!   the chain shorter, and the subscriber learns that something is missing.
+//! * `share`: subscribers that come while a read is under way share it, as far as it reaches back.
 //! * `top`: a read includes every item that the home [has fed](Engine::fed) before it asks.
 //! * `removal`: removing the history keeps the position. What was handed over before goes with it.
+//!
+//! Presence
+//!
+//! * `member`: the home hands each member over that comes or leaves on this node ([`Engine::member`]), in order. The
+//!   engine says, at once or later, whether subscribers are to hear of it: not if the same user is a member on another
+//!   node, where only users count.
+//! * `lease`: members are valid as long as the lease of their node, which the engine renews. An engine that has lost them
+//!   takes them from [`Catalog::members`] again. One node reports members whose lease has ended ([`Report::Departed`]).
+//! * `presence`: who is in a channel, and how many, is a question to the engine, which may answer later.
 //!
 //! An engine knows no socket or clock here: what it sends and receives is carried by its owner, which calls
 //! [`Hub::take_reports`](crate::Hub::take_reports) once reports have arrived.
 
 use std::sync::Arc;
 
+pub use crate::chain::{Chain, Reach, Read};
 use crate::channel::{Channel, Channels};
 use crate::history::is_used;
 use crate::payload::Source;
+use crate::presence::Presence;
 use crate::publish::Origin;
+use crate::roster::Roster;
 use crate::{
-    Event, History, HistoryError, Info, Joined, Namespaces, Page, Payload, Position, Publication,
-    PublishOptions, Published, Query, Recovered, SubscribeOptions, Version,
+    ClientInfo, Event, History, HistoryError, Info, Joined, Namespaces, Page, Payload, Position,
+    PresenceError, PresenceStats, Publication, PublishOptions, Published, Query, SubscribeOptions,
+    Version,
 };
 
 /// Orders and stores the publications of the channels of one home, see the [module](self).
@@ -89,11 +116,20 @@ pub trait Engine {
     /// wait.
     fn fence(&mut self, slot: u32, receipt: Receipt);
 
-    /// Returns what a new subscriber joins: the position that has been fed, and what it has missed up to there. The answer
-    /// is immediate, from what this process holds: where that does not reach back far enough, it is not whole.
-    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Joined;
+    /// Has the feed of a channel begin, which gets its first subscriber on this node. Where it remembers it has a slot.
+    /// [`Report::Following`] brings a later answer, unless [`unfollow`](Self::unfollow) comes first.
+    fn follow(&mut self, _name: &Arc<str>, _slot: Option<u32>) -> Step<()> {
+        Step::Done(())
+    }
 
-    /// Returns whether no publications of the channel are stored.
+    /// Has the feed of a channel end, which has lost its last subscriber on this node.
+    fn unfollow(&mut self, _name: &Arc<str>, _slot: Option<u32>) {}
+
+    /// Returns what a new subscriber joins: the position that has been fed, and what it has missed up to there.
+    /// [`Step::Later`] where this process does not hold it: the home then reads the [`Chain`].
+    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Step<Joined>;
+
+    /// Returns whether this process knows of no stored publications of the channel.
     fn is_empty(&self, slot: u32) -> bool;
 
     /// Reads a part of the history.
@@ -105,8 +141,8 @@ pub trait Engine {
         receipt: Receipt,
     ) -> Step<Result<Page, HistoryError>>;
 
-    /// Reads all that is stored behind a position, to heal a gap: [`Report::Since`] brings it.
-    fn read_since(&mut self, _slot: u32, _since: Position) {}
+    /// Reads what is stored from there up to the top, to heal a gap or for subscribers: [`Report::Chain`] brings it.
+    fn read_since(&mut self, _slot: u32, _read: Read) {}
 
     /// Goes on at a position, behind a gap that could not be healed.
     fn resume(&mut self, _slot: u32, _position: Position) {}
@@ -143,6 +179,30 @@ pub trait Engine {
 
     /// Returns the position of the last item that was fed.
     fn position(&self, slot: u32) -> Position;
+
+    /// Takes note of a member of this node. Returns whether subscribers are to hear of it; [`Report::Member`] brings a later
+    /// answer.
+    fn member(&mut self, _change: MemberChange<'_>) -> Step<bool> {
+        Step::Done(true)
+    }
+
+    /// Returns who is in a channel; `here` are the members of this node.
+    fn presence(
+        &mut self,
+        here: Members<'_>,
+        _asker: Asker,
+    ) -> Step<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
+        Step::Done(here.list())
+    }
+
+    /// Returns how many are in a channel; `here` are the members of this node.
+    fn presence_stats(
+        &mut self,
+        here: Members<'_>,
+        _asker: Asker,
+    ) -> Step<Result<PresenceStats, PresenceError>> {
+        Step::Done(Ok(here.stats()))
+    }
 
     /// Has changed limits: the namespaces, and the bytes for the history of all workers.
     fn set_limits(&mut self, _namespaces: &Namespaces, _bytes_max: usize, _workers: u16) {}
@@ -278,6 +338,75 @@ pub struct Receipt {
     pub(crate) first: Option<Published>,
 }
 
+/// A question whose answer is reported later; opaque to engines.
+#[derive(Debug)]
+pub struct Asker(pub(crate) Origin);
+
+/// A member of this node that has come or left.
+#[derive(Debug)]
+pub struct MemberChange<'a> {
+    /// The channel.
+    pub channel: &'a Arc<str>,
+    /// The member.
+    pub client: &'a Arc<ClientInfo>,
+    /// [`Event::Joined`] or [`Event::Left`].
+    pub event: Event,
+    /// Whether only the first and the last connection of a user are news.
+    pub is_by_user: bool,
+    /// Whether subscribers hear of it as far as this node knows. If not, an answer changes nothing.
+    pub is_news: bool,
+}
+
+impl MemberChange<'_> {
+    /// Returns what the report about it has to carry.
+    #[must_use]
+    pub fn notice(&self) -> Notice {
+        Notice {
+            channel: Arc::clone(self.channel),
+            client: Arc::clone(self.client),
+            event: self.event,
+            is_news: self.is_news,
+        }
+    }
+}
+
+/// A change of membership that is answered later; opaque to engines.
+#[derive(Debug)]
+pub struct Notice {
+    pub(crate) channel: Arc<str>,
+    pub(crate) client: Arc<ClientInfo>,
+    pub(crate) event: Event,
+    pub(crate) is_news: bool,
+}
+
+/// The members of one channel on this node.
+#[derive(Clone, Copy, Debug)]
+pub struct Members<'a> {
+    /// The channel.
+    pub channel: &'a str,
+    pub(crate) roster: Option<&'a Roster>,
+}
+
+impl Members<'_> {
+    /// Returns the members, or [`PresenceError::TooMany`].
+    pub fn list(&self) -> Result<Box<[Arc<ClientInfo>]>, PresenceError> {
+        let Some(roster) = self.roster else {
+            return Ok(Box::default());
+        };
+        match roster.stats().clients as usize <= crate::MEMBERS_MAX {
+            true => Ok(roster.clients().cloned().collect()),
+            false => Err(PresenceError::TooMany),
+        }
+    }
+
+    /// Returns how many there are.
+    #[must_use]
+    pub fn stats(&self) -> PresenceStats {
+        self.roster
+            .map_or_else(PresenceStats::default, Roster::stats)
+    }
+}
+
 /// What became of a publication that was handed over.
 #[derive(Debug)]
 pub enum Order {
@@ -319,7 +448,8 @@ pub struct Item {
 pub enum Report {
     /// An item of the feed. Has a receipt where this worker has handed it over and it was not answered yet.
     Item(Box<Item>, Option<Receipt>),
-    /// A publication is ordered; its item comes by itself. With its position where it is stored.
+    /// A publication is ordered; its item comes by itself. With its position where it is stored. How many subscribers it
+    /// has is not known.
     Published(Receipt, Option<Position>),
     /// The engine has not answered: whether a publication was stored is not known.
     Failed(Receipt),
@@ -331,9 +461,19 @@ pub enum Report {
     Removed(Receipt, Result<(), HistoryError>),
     /// A part of the history.
     History(Receipt, Result<Page, HistoryError>),
-    /// The answer to [`Engine::read_since`], `None` without one: the channel, what was asked for, the top and what is
-    /// stored between. Has `is_whole` only if it joins what was asked for.
-    Since(Arc<str>, Position, Option<(Position, Recovered)>),
+    /// The answer to [`Engine::follow`]: whether the feed of this channel has begun.
+    Following(Arc<str>, bool),
+    /// The answer to [`Engine::read_since`]: the channel, what was asked for, and what is stored; `None` where that can't
+    /// be read.
+    Chain(Arc<str>, Read, Option<Box<Chain>>),
+    /// The answer to [`Engine::member`]: whether subscribers are to hear of it.
+    Member(Notice, bool),
+    /// The lease of a member of another node has ended, and this node is the one to say so.
+    Departed(Arc<str>, Arc<ClientInfo>),
+    /// Who is in a channel.
+    Presence(Asker, Result<Box<[Arc<ClientInfo>]>, PresenceError>),
+    /// How many are in a channel.
+    PresenceStats(Asker, Result<PresenceStats, PresenceError>),
     /// The position of a channel is void, for example because its epoch has ended.
     Lost(Arc<str>),
 }
@@ -342,9 +482,15 @@ pub enum Report {
 pub struct Catalog<'a> {
     pub(crate) channels: &'a Channels,
     pub(crate) namespaces: &'a Namespaces,
+    pub(crate) presence: &'a Presence,
 }
 
 impl Catalog<'_> {
+    /// Iterates over the members of this node, by channel.
+    pub fn members(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
+        self.presence.members_here()
+    }
+
     fn channel(&self, channel: u32) -> &Channel {
         &self.channels[channel]
     }

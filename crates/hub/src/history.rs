@@ -9,7 +9,7 @@ use crate::engine::{Catalog, Kept, Receipt, Round, Step};
 use crate::page::{Page, Query};
 use crate::publish::Origin;
 use crate::stream::Recovered;
-use crate::{Engine, History, Hub, Namespaces, Now, Position, SubscribeOptions};
+use crate::{Engine, History, Hub, Namespaces, Now, Position};
 
 /// What somebody joins who subscribes to a channel that remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,9 @@ pub enum HistoryError {
     /// Answers that are on their way refer to too much of what channels have dropped.
     #[error("too many answers are on their way to clients that read slowly")]
     Busy,
+    /// The engine has not answered.
+    #[error("the history can't be read now")]
+    Unavailable,
 }
 
 impl<E: Engine> Hub<E> {
@@ -83,23 +86,6 @@ impl<E: Engine> Hub<E> {
         self.maintain(Round::Full);
     }
 
-    /// What somebody joins who is about to be counted.
-    pub(crate) fn join(&mut self, index: u32, joining: &SubscribeOptions) -> Option<Box<Joined>> {
-        let history = self.namespaces.of(&self.channels[index].name).history?;
-        let slot = self.stream_of(index);
-        let kept = Kept {
-            name: &self.channels[index].name,
-            slot,
-            history: &history,
-            now_ms: self.age_ms(),
-        };
-        let joined = self.engine.join(kept, joining);
-        if self.engine.is_empty(slot) {
-            self.happened_empty(index);
-        }
-        Some(Box::new(joined))
-    }
-
     /// Returns the wall clock for expiry, or 0 for [`SETTLED_MS`](crate::SETTLED_MS) after a start from a log, so that nothing
     /// expires.
     pub(crate) fn age_ms(&self) -> u64 {
@@ -135,6 +121,7 @@ impl<E: Engine> Hub<E> {
         let catalog = Catalog {
             channels: &self.channels,
             namespaces: &self.namespaces,
+            presence: &self.presence,
         };
         let mut gone = Vec::new();
         self.engine.maintain(&catalog, now_ms, round, &mut gone);
@@ -152,6 +139,7 @@ impl<E: Engine> Hub<E> {
             self.engine.close(slot, &channel.name);
             channel.home = Home::HERE;
             self.lines.remove(&index);
+            self.give_up_read(index);
         }
     }
 

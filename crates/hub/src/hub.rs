@@ -2,7 +2,7 @@
 //!
 //! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for lack of credit in
 //! `stalled.rs`, fan-out in `sweep.rs`. The seam of what orders and stores is `engine.rs`, what that reports is taken in
-//! `reports.rs` and `lines.rs`; the engine in memory is `memory.rs`, what waits until it is on disk `log.rs`, publishers'
+//! `reports.rs` and `lines.rs`, subscribers that wait for it are in `joins.rs`; the engine in memory is `memory.rs`, what waits until it is on disk `log.rs`, publishers'
 //! shares of its budgets `accounts.rs`. What channels remember is asked for in `history.rs`, who is there is in
 //! `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users
 //! in `user.rs`, when that is done in `settling.rs`.
@@ -11,9 +11,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::announcements::Announcements;
+use crate::chain::Reads;
 use crate::channel::{Channels, Home};
+use crate::engine::Step;
 use crate::happenings::Happenings;
 use crate::holds::Holds;
+use crate::joins::Joins;
 use crate::lines::Lines;
 use crate::memory::MemoryEngine;
 use crate::presence::Presence;
@@ -43,6 +46,10 @@ pub struct Hub<E = MemoryEngine> {
     pub(crate) engine: E,
     pub(crate) arrived: Arrived,
     pub(crate) lines: Lines,
+    pub(crate) joins: Joins,
+    pub(crate) reads: Reads,
+    /// Sessions of this worker were just told what they join; before they know, nothing is fed.
+    pub(crate) has_admitted: bool,
     pub(crate) now: Now,
     pub(crate) namespaces: Arc<Namespaces>,
     pub(crate) history_answer_max: usize,
@@ -144,6 +151,9 @@ impl<E: Engine> Hub<E> {
             engine,
             arrived: Arrived::new(),
             lines: Lines::new(),
+            joins: Joins::new(),
+            reads: Reads::default(),
+            has_admitted: false,
             now: Now::default(),
             namespaces: Arc::default(),
             history_answer_max: usize::MAX,
@@ -173,16 +183,19 @@ impl<E: Engine> Hub<E> {
                 registration,
                 joining,
             } => {
-                let joined = self.count_in(from, channel, &joining);
-                outlet.mail(
-                    from,
-                    Mail::Subscribed {
-                        session,
-                        ticket,
-                        registration,
-                        joined,
-                    },
-                );
+                let caller = (session, ticket);
+                let joined = self.count_in(from, channel, caller, registration, &joining);
+                if let Step::Done(joined) = joined {
+                    outlet.mail(
+                        from,
+                        Mail::Subscribed {
+                            session,
+                            ticket,
+                            registration,
+                            joined,
+                        },
+                    );
+                }
             }
             Mail::Subscribed {
                 session,
@@ -192,9 +205,16 @@ impl<E: Engine> Hub<E> {
             } => {
                 self.subscribed(session, ticket, registration, joined, outlet);
             }
-            Mail::Unsubscribe { channel, client } => {
-                self.count_out(from, &channel, client.as_ref());
-            }
+            Mail::Unsubscribe {
+                channel,
+                client,
+                registration,
+            } => self.count_out(from, &channel, client.as_ref(), registration),
+            Mail::Refused {
+                session,
+                ticket,
+                registration,
+            } => self.refused(session, ticket, registration, outlet),
             Mail::Publish {
                 channel,
                 payload,

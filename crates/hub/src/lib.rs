@@ -18,7 +18,8 @@
 //!   [`Hub::instruct`]: a session or the back end asks.
 //! * behind sessions that have been told something: [`Hub::settle`].
 //! * *handle*: [`Hub::receive`] for each mail, [`Hub::credit_returned`] once after a batch of
-//!   returned credits.
+//!   returned credits, [`Hub::take_reports`] once the engine has something to report; sessions get
+//!   their answers behind each of these calls.
 //! * before all of them: [`Hub::set_now`]; about once a second [`Hub::look_after`].
 //! * *drain*: [`Hub::take_happenings`], and [`Hub::sweep`] once a turn, after the rest; when that
 //!   says that more is left, the next turn must not wait. Where there is a log, [`Hub::take_batch`]
@@ -42,6 +43,7 @@
 mod accounts;
 mod announcements;
 mod audience;
+mod chain;
 mod channel;
 mod connected;
 pub mod engine;
@@ -53,6 +55,7 @@ mod holds;
 mod hub;
 mod id;
 mod instruction;
+mod joins;
 mod lines;
 mod listing;
 mod log;

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::Item;
+use crate::channel::Home;
+use crate::engine::{Chain, Item, Reach, Read};
 use crate::payload::Ordered;
 use crate::subscription::NONE;
-use crate::{Engine, Hub, Mail, Outlet, Position, Recovered};
+use crate::{Engine, Hub, Mail, Outlet, Position};
 
 /// Items that wait in one line; beyond that the latest is dropped, and its successor shows the gap.
 const WAITING_MAX: usize = 4096;
@@ -21,12 +22,17 @@ pub(crate) type Lines = BTreeMap<u32, Line>;
 pub(crate) struct Line {
     items: BTreeMap<u64, Box<Item>>,
     /// A read since this position is under way.
-    reading: Option<Position>,
+    reading: Option<(Read, Position)>,
     /// The last read brought the line to this offset.
     healed: Option<u64>,
 }
 
 impl Line {
+    /// Whether a read is under way that moves the position of the feed.
+    pub(crate) fn is_healing(&self) -> bool {
+        self.reading.is_some()
+    }
+
     fn push(&mut self, offset: u64, item: Box<Item>) {
         self.items.insert(offset, item);
         if self.items.len() > WAITING_MAX {
@@ -38,12 +44,12 @@ impl Line {
 impl<E: Engine> Hub<E> {
     /// Home: an item that this home has not handed over, or that was answered already.
     pub(crate) fn take_item(&mut self, item: Box<Item>, outlet: &mut impl Outlet) {
-        let Some(index) = self.find(&item.channel) else {
+        let Some(index) = self.entry_to_feed(&item.channel) else {
             return;
         };
         let Some(position) = item.publication.position else {
             self.feed(index, item.publication.into(), outlet);
-            return;
+            return self.channels.release(index);
         };
         let slot = self.stream_of(index);
         let last = self.engine.position(slot);
@@ -56,41 +62,79 @@ impl<E: Engine> Hub<E> {
         self.advance(index, outlet);
     }
 
-    /// Home: a read since a position has come back.
-    pub(crate) fn take_read(
+    /// Home: the entry of a channel whose subscribers get what was published elsewhere.
+    fn entry_to_feed(&mut self, channel: &Arc<str>) -> Option<u32> {
+        let found = self.find(channel);
+        if found.is_some() || self.overheard(channel).is_none() {
+            return found;
+        }
+        let hash = self.channels.hash(channel);
+        Some(self.channels.insert(hash, Arc::clone(channel), Home::HERE))
+    }
+
+    /// Home: a read has come back.
+    pub(crate) fn take_chain(
         &mut self,
         channel: &str,
-        since: Position,
-        read: Option<(Position, Recovered)>,
+        read: Read,
+        chain: Option<Box<Chain>>,
         outlet: &mut impl Outlet,
     ) {
         let Some(index) = self.find(channel) else {
             return;
         };
+        let chain = chain.as_deref();
+        let reading = self.lines.get(&index).and_then(|line| line.reading);
+        match reading {
+            Some((healing, since)) if healing == read => {
+                self.take_heal(index, since, chain, outlet);
+                self.read_for_joins(index);
+            }
+            _ => self.settle_joins(index, read, chain, outlet),
+        }
+    }
+
+    /// Home: has the gap closed that is known to be behind the position of the feed.
+    pub(crate) fn heal(&mut self, index: u32, slot: u32) {
+        let last = self.engine.position(slot);
+        let line = self.lines.entry(index).or_default();
+        if line.reading.is_none() {
+            let read = self.reads.next(Reach::Since(last.offset));
+            line.reading = Some((read, last));
+            self.engine.read_since(slot, read);
+        }
+    }
+
+    /// Home: what is behind the position of the feed has come.
+    fn take_heal(
+        &mut self,
+        index: u32,
+        since: Position,
+        chain: Option<&Chain>,
+        outlet: &mut impl Outlet,
+    ) {
         let Some(line) = self.lines.get_mut(&index) else {
             return;
         };
-        if line.reading != Some(since) {
-            return;
-        }
         line.reading = None;
-        match read {
-            Some((top, recovered)) if recovered.is_whole && top.epoch == since.epoch => {
+        let chain = chain.filter(|chain| chain.top.epoch == since.epoch);
+        match chain.and_then(|chain| chain.after(since.offset)) {
+            Some(missing) => {
                 line.healed = Some(since.offset);
-                for (place, publication) in recovered.publications.iter().enumerate() {
+                for (before, publication) in missing {
                     let Some(position) = publication.position else {
                         continue;
                     };
                     let item = Item {
-                        channel: self.channels[index].name.clone(),
+                        channel: Arc::clone(&self.channels[index].name),
                         publication: publication.clone(),
-                        before: recovered.before(place),
+                        before,
                     };
                     line.items.insert(position.offset, Box::new(item));
                 }
                 self.advance(index, outlet);
             }
-            _ => self.lose(index, None, outlet),
+            None => self.lose(index, None, outlet),
         }
     }
 
@@ -129,9 +173,7 @@ impl<E: Engine> Hub<E> {
                     };
                     return self.lose(index, Some(before), outlet);
                 }
-                line.reading = Some(last);
-                self.engine.read_since(slot, last);
-                return;
+                return self.heal(index, slot);
             }
             if let Some(blocked) = self.blocked_by_room(index, outlet) {
                 return self.reserve(index, blocked);
@@ -173,18 +215,21 @@ impl<E: Engine> Hub<E> {
             }
             _ => {}
         }
-        let channel = &self.channels[index];
-        for share in channel.shares.as_slice() {
-            let channel = Arc::clone(&channel.name);
-            outlet.mail(share.worker, Mail::Lost { channel });
+        let overheard = self.overheard(&self.channels[index].name);
+        for index in overheard.into_iter().chain([index]) {
+            let channel = &self.channels[index];
+            for share in channel.shares.as_slice() {
+                let channel = Arc::clone(&channel.name);
+                outlet.mail(share.worker, Mail::Lost { channel });
+            }
+            let name = Arc::clone(&channel.name);
+            self.tell_lost(&name, outlet);
         }
-        let name = Arc::clone(&channel.name);
-        self.tell_lost(&name, outlet);
         self.advance(index, outlet);
     }
 
     /// Local: tells the subscribers of a channel that their state is insufficient.
-    pub(crate) fn tell_lost(&mut self, channel: &str, outlet: &mut impl Outlet) {
+    pub(crate) fn tell_lost(&mut self, channel: &Arc<str>, outlet: &mut impl Outlet) {
         let Some(index) = self.find(channel) else {
             return;
         };

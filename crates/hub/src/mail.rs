@@ -70,6 +70,17 @@ pub enum Mail {
         channel: Arc<str>,
         /// As whom others saw it there.
         client: Option<Arc<ClientInfo>>,
+        /// From `Subscribe`, if that was not answered yet.
+        registration: Option<Registration>,
+    },
+    /// From the home: the subscriber is not counted, and the worker has to take it back.
+    Refused {
+        /// From `Subscribe`.
+        session: ConnectionId,
+        /// From `Subscribe`.
+        ticket: Ticket,
+        /// From `Subscribe`.
+        registration: Registration,
     },
     /// To the home: order this.
     Publish {
@@ -163,6 +174,7 @@ impl Mail {
             Self::Deliver { .. } => Class::Deliver,
             Self::Subscribe { .. }
             | Self::Subscribed { .. }
+            | Self::Refused { .. }
             | Self::Unsubscribe { .. }
             | Self::Ask { .. }
             | Self::List { .. }

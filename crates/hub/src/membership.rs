@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::channel::{Channel, Home};
+use crate::engine::Step;
 use crate::subscription::{SLOTS_MAX, Standing};
 use crate::{
     Answer, ChannelName, ClientInfo, ConnectionId, Engine, Hub, Joined, Mail, Outlet, Registration,
@@ -29,8 +30,9 @@ pub enum SubscribeError {
 
 impl<E: Engine> Hub<E> {
     /// Subscribes a session. [`Answer::Subscribed`] comes when the channel's home has counted it:
-    /// within this call if the home is here. From the answer on it gets every publication. There is
-    /// no answer if it unsubscribes or closes first.
+    /// within this call if the home is here, unless the engine answers later. From the answer on it
+    /// gets every publication. There is no answer if it unsubscribes or closes first.
+    /// [`Answer::Failed`] ends the subscription: the engine can't follow the channel.
     ///
     /// The answer has to be handled before the hub is called again: what it gets next follows at once.
     pub fn subscribe(
@@ -62,7 +64,11 @@ impl<E: Engine> Hub<E> {
             members.insert(registration.slot, Arc::clone(client));
         }
         let Some(home) = self.channels[index].home.elsewhere() else {
-            let joined = self.join(index, joining);
+            let Step::Done(joined) = self.join(index, joining) else {
+                let caller = (session, ticket);
+                self.keep_joiner(index, self.me, caller, registration, joining);
+                return Ok(());
+            };
             self.make_live(index, registration.slot);
             self.member_in(index, joining.client.as_ref());
             if joined.is_some() {
@@ -116,31 +122,46 @@ impl<E: Engine> Hub<E> {
         self.subscriptions.end(session);
     }
 
-    /// Home: counts a subscriber of another worker; with what it joins.
+    /// Home: counts a subscriber of another worker; with what it joins. [`Step::Later`]: it is counted later.
     pub(crate) fn count_in(
         &mut self,
         from: WorkerId,
         name: Arc<str>,
+        caller: (ConnectionId, Ticket),
+        registration: Registration,
         joining: &SubscribeOptions,
-    ) -> Option<Box<Joined>> {
+    ) -> Step<Option<Box<Joined>>> {
         let hash = self.channels.hash(&name);
         debug_assert_eq!(self.home(hash, &name), self.me, "all workers have one seed");
         let index = match self.channels.find(hash, &name) {
             Some(index) => index,
             None => self.channels.insert(hash, name, Home::HERE),
         };
-        let joined = self.join(index, joining);
+        let Step::Done(joined) = self.join(index, joining) else {
+            self.keep_joiner(index, from, caller, registration, joining);
+            return Step::Later;
+        };
+        self.add_share(index, from, joining.client.as_ref());
+        if joined.is_some() {
+            self.keep_to_budget();
+        }
+        Step::Done(joined)
+    }
+
+    /// Home: one more subscriber of another worker.
+    pub(crate) fn add_share(
+        &mut self,
+        index: u32,
+        from: WorkerId,
+        client: Option<&Arc<ClientInfo>>,
+    ) {
         let channel = &mut self.channels[index];
         let was_vacant = channel.subscribers_all() == 0;
         channel.add_share(from);
         if was_vacant {
             self.note_occupied(index);
         }
-        self.member_in(index, joining.client.as_ref());
-        if joined.is_some() {
-            self.keep_to_budget();
-        }
-        joined
+        self.member_in(index, client);
     }
 
     /// Home: counts a subscriber of another worker out.
@@ -149,11 +170,18 @@ impl<E: Engine> Hub<E> {
         from: WorkerId,
         name: &str,
         client: Option<&Arc<ClientInfo>>,
+        registration: Option<Registration>,
     ) {
         let Some(index) = self.find(name) else {
             debug_assert!(false, "unsubscribe follows subscribe on the same lane");
             return;
         };
+        if let Some(registration) = registration
+            && self.drop_joiner(index, from, registration)
+        {
+            self.channels[index].waiting -= 1;
+            return self.channels.release(index);
+        }
         let channel = &mut self.channels[index];
         let was_counted = channel.remove_share(from);
         debug_assert!(
@@ -185,8 +213,23 @@ impl<E: Engine> Hub<E> {
         }
     }
 
+    /// Local: the home can't have it.
+    pub(crate) fn refused(
+        &mut self,
+        session: ConnectionId,
+        ticket: Ticket,
+        registration: Registration,
+        outlet: &mut impl Outlet,
+    ) {
+        // If it has unsubscribed meanwhile, the home hears of that next.
+        if self.subscriptions.pending(registration, session).is_some() {
+            self.remove(registration.slot, outlet);
+            outlet.answer(session, ticket, Answer::Failed);
+        }
+    }
+
     /// Local: from now on publications go to this slot.
-    fn make_live(&mut self, index: u32, slot: u32) {
+    pub(crate) fn make_live(&mut self, index: u32, slot: u32) {
         let channel = &mut self.channels[index];
         let was_vacant = channel.home.is_here() && channel.subscribers_all() == 0;
         let place = channel.subscribers.push(slot);
@@ -205,13 +248,17 @@ impl<E: Engine> Hub<E> {
         };
         let index = removed.channel;
         let channel = &mut self.channels[index];
+        let mut registration = None;
         match removed.place() {
             Some(place) => {
                 if let Some(moved) = channel.remove_subscriber(place) {
                     self.subscriptions.set_place(moved, place);
                 }
             }
-            None => channel.waiting -= 1,
+            None => {
+                registration = removed.registration(slot);
+                channel.waiting -= 1;
+            }
         }
         if let Some(home) = channel.home.elsewhere() {
             outlet.mail(
@@ -219,8 +266,11 @@ impl<E: Engine> Hub<E> {
                 Mail::Unsubscribe {
                     channel: channel.name.clone(),
                     client,
+                    registration,
                 },
             );
+        } else if let Some(registration) = registration {
+            self.drop_joiner(index, self.me, registration);
         } else {
             let is_vacant = channel.subscribers_all() == 0;
             self.member_out(index, client.as_ref());
@@ -243,6 +293,9 @@ impl<E: Engine> Hub<E> {
         self.occupied -= 1;
         self.happened_vacated(index);
         let channel = &self.channels[index];
+        if self.joins.is_empty() || self.pending_joins(index) == 0 {
+            self.engine.unfollow(&channel.name, channel.home.stream());
+        }
         if is_personal(channel) {
             self.users -= 1;
             self.gone.note(&channel.name, self.now.wall_ms);

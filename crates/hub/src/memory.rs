@@ -230,14 +230,14 @@ impl Engine for MemoryEngine {
         self.wait(slot, Task::Fence, receipt);
     }
 
-    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Joined {
+    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Step<Joined> {
         let stream = self.streams.trimmed(kept.slot, kept.history, kept.now_ms);
         let since = joining.since.as_ref();
         let latest_max = if joining.picks { RECOVERED_MAX } else { 1 };
-        Joined {
+        Step::Done(Joined {
             position: stream.position(),
             recovered: since.map(|since| stream.recover(since, kept.history.recovery, latest_max)),
-        }
+        })
     }
 
     fn is_empty(&self, slot: u32) -> bool {

@@ -15,7 +15,8 @@ pub enum Answer {
     Subscribed(Option<Box<Joined>>),
     /// A publication was taken by a home on another worker, or has waited for the log.
     Published(Published),
-    /// The engine has not answered a publication: it may have been stored or not.
+    /// The engine has not answered a publication: it may have been stored or not. Or it can't follow the channel of a
+    /// subscription, which has ended.
     Failed,
     /// A home on another worker has read a part of a channel's history.
     History(Result<Box<Page>, HistoryError>),
@@ -65,8 +66,8 @@ pub trait Outlet {
     fn instruct(&mut self, session: ConnectionId, instruction: &Arc<Instruction>);
 
     /// A session may have missed publications of a channel, and can't be given them: its state is insufficient, and it has
-    /// to subscribe anew. An engine within one process never has it come to this.
-    fn lost(&mut self, _session: ConnectionId, _channel: &str) {}
+    /// to subscribe again. An engine within one process never has it come to this.
+    fn lost(&mut self, _session: ConnectionId, _channel: &Arc<str>) {}
 
     /// All sessions of this worker that an instruction is for have been named. Once they have carried it out,
     /// [`Hub::settle`](crate::Hub::settle) tells the caller.

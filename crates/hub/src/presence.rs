@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use crate::engine::{Asker, MemberChange, Members, Step};
+use crate::publish::Origin;
 use crate::roster::{Departure, Due, Roster};
 use crate::{ClientInfo, Engine, Event, Hub};
 
@@ -36,6 +38,9 @@ pub enum PresenceError {
     /// There are more than [`MEMBERS_MAX`].
     #[error("the channel has too many members to name; ask for their number")]
     TooMany,
+    /// The engine has not answered.
+    #[error("the members can't be read now")]
+    Unavailable,
 }
 
 /// The members of this worker's subscriptions, and as home those of channels.
@@ -56,6 +61,12 @@ impl Presence {
         [self.members.len(), self.rosters.len(), self.leaving.len()]
     }
 
+    /// Home: the members of channels, those included who may come back.
+    pub(crate) fn members_here(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
+        let rosters = self.rosters.iter();
+        rosters.flat_map(|(name, roster)| roster.clients().map(move |client| (name, client)))
+    }
+
     /// Whether there is something to be done at its time.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.leaving.is_empty()
@@ -73,14 +84,17 @@ impl<E: Engine> Hub<E> {
         }
         let presence = &mut self.presence;
         let roster = presence.rosters.entry(Arc::clone(name)).or_default();
-        let arrival = roster.join(client, namespace.leave_delay_ms > 0);
-        if let Some(key) = arrival.was_leaving {
-            presence.leaving.remove(&key);
+        let is_by_user = namespace.leave_delay_ms > 0;
+        let arrival = roster.join(client, is_by_user);
+        let returned = arrival
+            .was_leaving
+            .and_then(|key| presence.leaving.remove(&key));
+        let name = Arc::clone(name);
+        if let Some((_, gone)) = returned {
+            // The user stays; the connection is another.
+            self.member_changed(&name, Event::Left, &gone, is_by_user, false);
         }
-        if arrival.is_news {
-            let name = Arc::clone(name);
-            self.member_news(&name, Event::Joined, client);
-        }
+        self.member_changed(&name, Event::Joined, client, is_by_user, arrival.is_news);
     }
 
     /// Home: a member is subscribed no more.
@@ -109,11 +123,34 @@ impl<E: Engine> Hub<E> {
                 presence.leaving.insert(key, absent);
             }
             // Others of the same user are still there, and he is who was told.
-            Departure::Quiet => {}
-            Departure::Gone => {
+            Departure::Quiet | Departure::Gone => {
                 let name = Arc::clone(name);
-                self.member_news(&name, Event::Left, client);
+                let is_by_user = namespace.leave_delay_ms > 0;
+                let is_news = departure == Departure::Gone;
+                self.member_changed(&name, Event::Left, client, is_by_user, is_news);
             }
+        }
+    }
+
+    /// Home: hands a change of membership to the engine, and on as far as it says.
+    fn member_changed(
+        &mut self,
+        channel: &Arc<str>,
+        event: Event,
+        client: &Arc<ClientInfo>,
+        is_by_user: bool,
+        is_news: bool,
+    ) {
+        let change = MemberChange {
+            channel,
+            client,
+            event,
+            is_by_user,
+            is_news,
+        };
+        match self.engine.member(change) {
+            Step::Done(true) if is_news => self.member_news(channel, event, client),
+            Step::Done(_) | Step::Later => {}
         }
     }
 
@@ -147,41 +184,37 @@ impl<E: Engine> Hub<E> {
         if roster.is_empty() {
             rosters.remove(channel);
         }
-        self.member_news(channel, Event::Left, client);
+        self.member_changed(channel, Event::Left, client, true, true);
     }
 
     /// Home: others are to be told of a member, and maybe the back end.
-    fn member_news(&mut self, channel: &Arc<str>, event: Event, client: &Arc<ClientInfo>) {
+    pub(crate) fn member_news(
+        &mut self,
+        channel: &Arc<str>,
+        event: Event,
+        client: &Arc<ClientInfo>,
+    ) {
         self.happened_member(channel, event, client);
         if self.namespaces.of(channel).join_leave {
             self.announcements.push(channel, event, Arc::clone(client));
         }
     }
 
-    /// Home: who is in a channel.
-    pub(crate) fn read_presence(
-        &self,
+    /// Home: who is in a channel, or how many, as `ask` has it. `None`: the answer comes with a report of the engine.
+    pub(crate) fn ask_presence<T>(
+        &mut self,
         channel: &str,
-    ) -> Result<Box<[Arc<ClientInfo>]>, PresenceError> {
-        let Some(roster) = self.roster(channel)? else {
-            return Ok(Box::default());
-        };
-        match roster.stats().clients as usize <= MEMBERS_MAX {
-            true => Ok(roster.clients().cloned().collect()),
-            false => Err(PresenceError::TooMany),
-        }
-    }
-
-    /// Home: how many are in a channel.
-    pub(crate) fn count_presence(&self, channel: &str) -> Result<PresenceStats, PresenceError> {
-        let roster = self.roster(channel)?;
-        Ok(roster.map_or_else(PresenceStats::default, Roster::stats))
-    }
-
-    fn roster(&self, channel: &str) -> Result<Option<&Roster>, PresenceError> {
+        origin: Origin,
+        ask: impl FnOnce(&mut E, Members<'_>, Asker) -> Step<Result<T, PresenceError>>,
+    ) -> Option<Result<T, PresenceError>> {
         if !self.namespaces.of(channel).presence {
-            return Err(PresenceError::Off);
+            return Some(Err(PresenceError::Off));
         }
-        Ok(self.presence.rosters.get(channel))
+        let roster = self.presence.rosters.get(channel);
+        let here = Members { channel, roster };
+        match ask(&mut self.engine, here, Asker(origin)) {
+            Step::Done(answer) => Some(answer),
+            Step::Later => None,
+        }
     }
 }

@@ -19,16 +19,27 @@ use crate::{
 pub struct NoCredit;
 
 /// What became of a publication.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
     /// Registered subscribers on all workers to whom it goes; 0 if it was not taken, as its
-    /// [`PublishOptions`] wanted it.
-    pub handed: u32,
+    /// [`PublishOptions`] wanted it. `None` where only the nodes of the engine together know.
+    pub handed: Option<u32>,
     /// Its position, or the channel's if it was not taken. `None` where the channel does not
     /// remember.
     pub position: Option<Position>,
     /// It was not taken: its version is not newer, or its idempotency key has been used.
     pub is_skipped: bool,
+}
+
+impl Default for Published {
+    /// It goes to nobody.
+    fn default() -> Self {
+        Self {
+            handed: Some(0),
+            position: None,
+            is_skipped: false,
+        }
+    }
 }
 
 /// What keeps a publication from being ordered now.
@@ -164,7 +175,7 @@ impl<E: Engine> Hub<E> {
         outlet: &impl Outlet,
     ) -> Option<Blocked> {
         let waiting = self.channels[index].waiting;
-        if waiting > 0 && waiting > self.pending_of(index) {
+        if waiting > 0 && waiting > self.pending_of(index) + self.pending_joins(index) {
             return Some(Blocked::Behind);
         }
         self.blocked_by_room(index, outlet)
@@ -250,7 +261,7 @@ impl<E: Engine> Hub<E> {
                     info: info.cloned(),
                     previous,
                 };
-                published.handed = self.feed(index, ordered, outlet);
+                published.handed = Some(self.feed(index, ordered, outlet));
             }
             Order::Skipped(position) => {
                 published.position = Some(position);

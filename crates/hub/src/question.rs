@@ -92,8 +92,12 @@ impl<E: Engine> Hub<E> {
         Some(match question {
             Question::History(query) => Answer::History(self.read_history(channel, query, origin)?),
             Question::RemoveHistory => Answer::HistoryRemoved(self.clear_history(channel, origin)?),
-            Question::Presence => Answer::Presence(self.read_presence(channel)),
-            Question::PresenceStats => Answer::PresenceStats(self.count_presence(channel)),
+            Question::Presence => {
+                Answer::Presence(self.ask_presence(channel, origin, E::presence)?)
+            }
+            Question::PresenceStats => {
+                Answer::PresenceStats(self.ask_presence(channel, origin, E::presence_stats)?)
+            }
             Question::UserStatus => Answer::UserStatus(self.user_status(channel)),
         })
     }

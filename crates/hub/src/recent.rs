@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn keys_are_known_for_a_while_and_of_one_channel() {
         let published = Published {
-            handed: 3,
+            handed: Some(3),
             ..Published::default()
         };
         let repeated = Published {

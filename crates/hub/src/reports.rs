@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::engine::{Item, Receipt, Report};
+use crate::engine::{Asker, Item, Receipt, Report};
 use crate::payload::Ordered;
 use crate::publish::{Blocked, Origin, wants_previous};
 use crate::{
-    Answer, Engine, Hub, Namespaces, Outlet, Payload, Position, Publication, PublishOptions,
+    Answer, Engine, Event, Hub, Namespaces, Outlet, Payload, Position, Publication, PublishOptions,
     Published,
 };
 
@@ -16,9 +16,9 @@ pub(crate) type Arrived = VecDeque<Report>;
 
 impl<E: Engine> Hub<E> {
     /// Carries out what the engine has to report, as far as there is room. The owner of an engine calls it once something
-    /// has arrived for that.
-    pub fn take_reports(&mut self, outlet: &mut impl Outlet) {
-        self.retry_stalled(outlet);
+    /// has arrived for that. True: sessions have to be handed their answers, and then it is to be called again.
+    pub fn take_reports(&mut self, outlet: &mut impl Outlet) -> bool {
+        self.retry_stalled(outlet)
     }
 
     /// Returns the engine.
@@ -31,11 +31,13 @@ impl<E: Engine> Hub<E> {
         self.arrived.len() + self.engine.ready() + self.lines.len()
     }
 
-    /// One pass over all reports, oldest first.
-    pub(crate) fn retry_reports(&mut self, outlet: &mut impl Outlet) {
+    /// One pass over all reports, oldest first. Returns whether the pass may go on: not if sessions have to hear first what
+    /// they have joined.
+    pub(crate) fn retry_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         while let Some(report) = self.engine.poll() {
             self.arrived.push_back(report);
         }
+        let mut kept = 0;
         for _ in 0..self.arrived.len() {
             let Some(report) = self.arrived.pop_front() else {
                 break;
@@ -46,12 +48,18 @@ impl<E: Engine> Hub<E> {
             {
                 self.reserve(channel, blocked);
                 self.arrived.push_back(report);
+                kept += 1;
                 continue;
             }
             self.act_on(report, outlet);
             self.announcements.look_again();
+            if std::mem::take(&mut self.has_admitted) {
+                self.arrived.rotate_right(kept);
+                return false;
+            }
         }
         self.advance_lines(outlet);
+        true
     }
 
     /// Home: how much of this channel waits in the engine.
@@ -145,7 +153,7 @@ impl<E: Engine> Hub<E> {
             Report::Skipped(receipt, position) => {
                 let slot = self.stream_of(receipt.channel);
                 let published = Published {
-                    handed: 0,
+                    handed: Some(0),
                     position: Some(position.unwrap_or_else(|| self.engine.position(slot))),
                     is_skipped: true,
                 };
@@ -179,8 +187,26 @@ impl<E: Engine> Hub<E> {
             }
             Report::History(receipt, page) => (receipt, Answer::History(page.map(Box::new))),
             Report::Item(item, None) => return self.take_item(item, outlet),
-            Report::Since(channel, since, read) => {
-                return self.take_read(&channel, since, read, outlet);
+            Report::Following(channel, is_following) => {
+                return self.take_following(&channel, is_following, outlet);
+            }
+            Report::Chain(channel, read, chain) => {
+                return self.take_chain(&channel, read, chain, outlet);
+            }
+            Report::Member(notice, is_told) => {
+                if is_told && notice.is_news {
+                    self.member_news(&notice.channel, notice.event, &notice.client);
+                }
+                return;
+            }
+            Report::Departed(channel, client) => {
+                return self.member_news(&channel, Event::Left, &client);
+            }
+            Report::Presence(Asker(origin), found) => {
+                return self.reply(origin, Answer::Presence(found), outlet);
+            }
+            Report::PresenceStats(Asker(origin), found) => {
+                return self.reply(origin, Answer::PresenceStats(found), outlet);
             }
             Report::Lost(channel) => {
                 if let Some(index) = self.find(&channel) {
@@ -226,7 +252,7 @@ impl<E: Engine> Hub<E> {
     /// Records that a publication of this home is ordered, whose item comes by itself.
     fn own_published(&mut self, receipt: &Receipt, position: Option<Position>) -> Published {
         let published = Published {
-            handed: self.channels[receipt.channel].subscribers_all(),
+            handed: None,
             position,
             is_skipped: false,
         };
@@ -245,7 +271,7 @@ impl<E: Engine> Hub<E> {
             ..item.publication.into()
         };
         let published = Published {
-            handed: self.feed(index, ordered, outlet),
+            handed: Some(self.feed(index, ordered, outlet)),
             position,
             is_skipped: false,
         };
@@ -266,6 +292,9 @@ impl<E: Engine> Hub<E> {
         let namespace = self.namespaces.of(&self.channels[index].name);
         let history = namespace.history.unwrap_or(NO_HISTORY);
         let wants_previous = wants_previous(namespace.differences, terms);
+        if !self.joins.is_empty() {
+            self.note_for_joins(index, slot, publication);
+        }
         self.engine
             .fed(slot, publication, &history, wants_previous, now_ms)
     }
@@ -282,7 +311,13 @@ impl Report {
             | Self::Fence(receipt)
             | Self::Removed(receipt, _)
             | Self::History(receipt, _) => Some(receipt.channel),
-            Self::Since(..) | Self::Lost(_) => None,
+            Self::Following(..)
+            | Self::Chain(..)
+            | Self::Member(..)
+            | Self::Departed(..)
+            | Self::Presence(..)
+            | Self::PresenceStats(..)
+            | Self::Lost(_) => None,
         }
     }
 }

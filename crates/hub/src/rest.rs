@@ -10,6 +10,10 @@ impl<E: Engine> Hub<E> {
         let channels = || self.channels.iter();
         let with_queue = channels().filter(|one| one.queue.is_some()).count();
         let waiting: u64 = channels().map(|one| u64::from(one.waiting)).sum();
+        let joins = self
+            .joins
+            .keys()
+            .map(|index| u64::from(self.pending_joins(*index)));
         let occupied = channels().filter(|one| one.home.is_here() && one.subscribers_all() > 0);
         let gone = channels().map(|one| one.subscribers.as_slice().len() - one.subscribers_here());
         [
@@ -24,6 +28,7 @@ impl<E: Engine> Hub<E> {
             ("waiting for the log", gauges.waiting as u64),
             ("waiting behind the log", self.reports() as u64),
             ("bytes of both", gauges.waiting_bytes as u64),
+            ("subscriptions that wait for the engine", joins.sum()),
             ("announcements", self.announcements.waiting() as u64),
             (
                 "channels counted wrong",

@@ -67,14 +67,19 @@ impl<E: Engine> Hub<E> {
         self.stalled.mails.push_back(Mail { channel, request });
     }
 
-    /// One pass over all that are stalled, oldest first.
-    pub(crate) fn retry_stalled(&mut self, outlet: &mut impl Outlet) {
+    /// One pass over all that are stalled, oldest first. Returns whether it ended early, so that sessions hear first what
+    /// they have joined.
+    pub(crate) fn retry_stalled(&mut self, outlet: &mut impl Outlet) -> bool {
         if self.stalled.mails.is_empty() && self.reports() == 0 {
-            return self.end_hold(outlet);
+            self.end_hold(outlet);
+            return false;
         }
         self.stalled.reserved.fill(false);
         // They were ordered before.
-        self.retry_reports(outlet);
+        if !self.retry_reports(outlet) {
+            self.end_hold(outlet);
+            return true;
+        }
         for _ in 0..self.stalled.mails.len() {
             let Some(mail) = self.stalled.mails.pop_front() else {
                 break;
@@ -103,6 +108,7 @@ impl<E: Engine> Hub<E> {
             self.announcements.look_again();
         }
         self.end_hold(outlet);
+        false
     }
 
     /// A full queue here is emptied by the next sweep and needs no reservation.

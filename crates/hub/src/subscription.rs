@@ -44,6 +44,14 @@ impl Subscription {
     pub(crate) fn place(&self) -> Option<u32> {
         (self.place & PENDING == 0).then_some(self.place)
     }
+
+    /// The registration that its home has yet to answer; `slot` is its own.
+    pub(crate) fn registration(&self, slot: u32) -> Option<Registration> {
+        (self.place & PENDING != 0).then_some(Registration {
+            slot,
+            serial: self.place & !PENDING,
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

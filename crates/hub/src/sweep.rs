@@ -43,8 +43,8 @@ impl<E: Engine> Hub<E> {
             }
         }
         // Queues have room again, and nobody would call for that.
-        self.retry_stalled(outlet);
-        has_more_to_tell || !self.busy.is_empty()
+        let ended_early = self.retry_stalled(outlet);
+        has_more_to_tell || ended_early || !self.busy.is_empty()
     }
 
     /// Whether something was left for the next [`sweep`](Self::sweep) that needs nothing but to be called.

@@ -43,7 +43,7 @@ impl Outlet for Desk {
             Mail::Answer {
                 answer: Answer::Published(published),
                 ..
-            } => format!("handed {}", published.handed),
+            } => format!("handed {}", published.handed.unwrap_or_default()),
             _ => return,
         };
         self.out.borrow_mut().push(word);
@@ -132,7 +132,7 @@ fn publish_here(
     };
     let outcome = home.publish(None, name(channel), payload, None, desk)?;
     Ok(match outcome {
-        Outcome::Done(published) => Outcome::Done(published.handed),
+        Outcome::Done(published) => Outcome::Done(published.handed.unwrap_or_default()),
         Outcome::Pending => Outcome::Pending,
     })
 }
@@ -210,6 +210,7 @@ fn a_stalled_publication_is_not_overtaken_when_its_lanes_change() {
         FAR,
         Mail::Unsubscribe {
             client: None,
+            registration: None,
             channel: Arc::from(&name[..]),
         },
         &mut desk,

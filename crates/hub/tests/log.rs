@@ -39,7 +39,9 @@ impl Outlet for Desk {
     fn answer(&mut self, _: ConnectionId, ticket: Ticket, answer: Answer) {
         self.0.push(match answer {
             Answer::Published(Published {
-                handed, position, ..
+                handed: Some(handed),
+                position,
+                ..
             }) => {
                 let offset = position.map_or(0, |position| position.offset);
                 format!("{}: to {handed} at {offset}", ticket.0)

@@ -102,6 +102,13 @@ impl<A: AppHost, T> Worker<A, T> {
                 });
             }
         }
+        if !self.shared.ports.lost.is_empty() {
+            for (id, channel) in std::mem::take(&mut self.shared.ports.lost) {
+                self.with(id, |connection, shared| {
+                    connection.lost(id, &channel, shared)
+                });
+            }
+        }
         if !settling.is_empty() {
             self.settle_instructions(settling);
         }

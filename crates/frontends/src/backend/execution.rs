@@ -470,7 +470,12 @@ impl Backend {
         match (&mut exchange.content, answer) {
             (Content::Published(_, _, targets), Answer::Published(published)) => {
                 if let Some(place) = targets.get_mut(target) {
-                    *place = published;
+                    *place = Some(published);
+                }
+            }
+            (Content::Published(_, _, targets), Answer::Failed) => {
+                if let Some(place) = targets.get_mut(target) {
+                    *place = None;
                 }
             }
             (
@@ -575,7 +580,8 @@ impl Backend {
             Outcome::Pending => (Published::default(), 1),
         };
         if answered {
-            let content = Content::Published(shape, command.target.absence(), vec![published]);
+            let content =
+                Content::Published(shape, command.target.absence(), vec![Some(published)]);
             self.owe(command.id, open, content);
         }
         Progress::Done
@@ -612,7 +618,7 @@ impl Backend {
     ) -> Progress {
         let exchange = answered.then(|| self.next_number());
         if answered {
-            let published = vec![Published::default(); targets.len()];
+            let published = vec![Some(Published::default()); targets.len()];
             let content = Content::Published(shape, command.target.absence(), published);
             self.owe(command.id, 1, content);
         }
@@ -652,7 +658,7 @@ impl Backend {
                     if let Some(exchange) = job.exchange.and_then(|number| self.exchange(number)) {
                         match (outcome, &mut exchange.content) {
                             (Outcome::Done(published), Content::Published(_, _, targets)) => {
-                                targets[job.next] = published;
+                                targets[job.next] = Some(published);
                             }
                             _ => exchange.open += 1,
                         }

@@ -51,6 +51,21 @@ impl Connection {
         self.settle(id, shared);
     }
 
+    /// Publications of a channel were lost for the session, and can't be had any more: its client is told, and comes back.
+    pub fn lost(&mut self, id: ConnectionId, channel: &str, shared: &mut Shared) {
+        match &mut self.stage {
+            Stage::Socket(socket) => {
+                socket.lost(id, channel, shared);
+                self.settle(id, shared);
+            }
+            // A session that is about to open, or a response that does not end.
+            _ => {
+                let (code, reason) = crate::context::close::INSUFFICIENT_STATE;
+                self.disconnect(id, code, reason, shared);
+            }
+        }
+    }
+
     /// What came of something that may have closed the session: then its input waits for nothing but its turn, since the
     /// peer's Close is in it.
     pub(super) fn settle(&mut self, id: ConnectionId, shared: &mut Shared) {

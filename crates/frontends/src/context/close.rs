@@ -17,6 +17,10 @@ pub const TOO_MANY: (u16, &str) = (1013, "too many connections of this address")
 pub const TOO_FAST: (u16, &str) = (1008, "too much too fast");
 /// The token that said who the client is holds no more, and no other came; come back with a new one.
 pub const EXPIRED: (u16, &str) = (3005, "connection expired");
+/// Publications may be missing, and can't be had any more; come back, and recover or load the state.
+pub const INSUFFICIENT_STATE: (u16, &str) = (3010, "insufficient state");
+/// Channels of the session can't be subscribed to for now.
+pub const UNAVAILABLE: (u16, &str) = (1013, "channels are not available: try again later");
 /// The back end asked for it; no reconnect.
 pub const DISCONNECTED: (u16, &str) = (3503, "disconnected by the back end");
 

@@ -16,6 +16,7 @@ impl Ports {
             ("censuses", self.censuses.len() as u64),
             ("kicks", self.kicks.len() as u64),
             ("instructions", self.instructions.len() as u64),
+            ("lost channels", self.lost.len() as u64),
             ("instructions to settle", self.settling.len() as u64),
             ("relays", self.relays.len() as u64),
             ("renewals", self.renewals.len() as u64),

@@ -436,6 +436,8 @@ pub struct Ports {
     /// What is to be done to sessions for back ends; the worker calls
     /// [`Connection::instructed`](crate::Connection::instructed).
     pub instructions: Vec<(ConnectionId, Arc<Instruction>)>,
+    /// Sessions that have lost publications of a channel; the worker calls [`Connection::lost`](crate::Connection::lost).
+    pub lost: Vec<(ConnectionId, Arc<str>)>,
     /// Instructions whose callers wait; the worker calls [`Hub::settle`] once its sessions have carried them out.
     pub settling: Vec<(ApiCaller, Arc<Instruction>)>,
     /// Commands for responses of this worker and of others; the worker calls
@@ -475,6 +477,7 @@ impl Ports {
             censuses: Vec::new(),
             kicks: Vec::new(),
             instructions: Vec::new(),
+            lost: Vec::new(),
             settling: Vec::new(),
             relays: VecDeque::new(),
             renewals: Vec::new(),
@@ -527,6 +530,10 @@ impl Outlet for Ports {
             }
             _ => self.instructions.push((session, Arc::clone(instruction))),
         }
+    }
+
+    fn lost(&mut self, session: ConnectionId, channel: &Arc<str>) {
+        self.lost.push((session, Arc::clone(channel)));
     }
 
     fn instructed(&mut self, caller: ApiCaller, instruction: &Arc<Instruction>) {

@@ -562,6 +562,11 @@ impl Registration {
         shared: &mut Shared,
     ) {
         self.open = self.open.saturating_sub(1);
+        if *answer == Answer::Failed {
+            let (code, reason) = crate::context::close::UNAVAILABLE;
+            let kick = (id, code, reason.to_owned());
+            return shared.ports.kicks.push(kick);
+        }
         if let Some(channel) = self.channels.get(number as usize) {
             tell(id, channel, answer, self.is_back, shared);
         }

@@ -177,6 +177,13 @@ impl Socket {
         });
     }
 
+    /// Publications of a channel were lost for the session.
+    pub(super) fn centrifuge_lost(&mut self, id: ConnectionId, channel: &str, shared: &mut Shared) {
+        self.with_centrifuge(id, shared, |session, context| {
+            session.lost(channel, context)
+        });
+    }
+
     /// Something of the session is due.
     pub(super) fn centrifuge_due(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.with_centrifuge(id, shared, Centrifuge::timeout);

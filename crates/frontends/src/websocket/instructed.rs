@@ -7,6 +7,7 @@ use veche_hub::{
 };
 
 use super::{Session, Socket};
+use crate::context::close::INSUFFICIENT_STATE;
 use crate::context::members::connection_id;
 use crate::context::note::NoteLevel;
 use crate::context::shared::Shared;
@@ -69,6 +70,15 @@ impl Socket {
         }
     }
 
+    /// Publications of a channel were lost for the session, and its client has no other way to know.
+    pub(crate) fn lost(&mut self, id: ConnectionId, channel: &str, shared: &mut Shared) {
+        if matches!(self.session, Session::Centrifuge(_)) {
+            return self.centrifuge_lost(id, channel, shared);
+        }
+        let (code, reason) = INSUFFICIENT_STATE;
+        self.close(id, code, reason, shared);
+    }
+
     fn enroll(&mut self, id: ConnectionId, wanted: &Subscribe, shared: &mut Shared) {
         if !matches!(self.session, Session::Push(_) | Session::App(_)) {
             return;
@@ -115,6 +125,10 @@ impl Socket {
         shared: &mut Shared,
     ) {
         let (Some(channel), Answer::Subscribed(joined)) = (self.take_join(ticket), answer) else {
+            if *answer == Answer::Failed {
+                let why = "not subscribed: the channel is not available now";
+                shared.note(id, NoteLevel::Info, why);
+            }
             return;
         };
         if !self.has_positions() {

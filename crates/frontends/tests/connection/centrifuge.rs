@@ -10,6 +10,7 @@ mod filters;
 mod in_address;
 mod long_answers;
 mod looked_up;
+mod lost;
 mod members;
 mod numbers;
 mod one_way;

@@ -27,7 +27,7 @@ use std::rc::Rc;
 use veche_frontends::hooks::Question;
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_frontends::{Block, Dial, End, Now, Parting, Shared, Stats};
-use veche_hub::{ChannelName, ConnectionId, WorkerId};
+use veche_hub::{Answer, ChannelName, ConnectionId, Mail, WorkerId};
 use veche_worker::{
     Outgoing, Request, TransportCommand, TurnLimits, TurnState, WorkerMessage, Write,
 };
@@ -52,6 +52,8 @@ pub struct World {
     /// Messages under way and data messages that are not finished, by sender and receiver.
     lanes: Vec<(VecDeque<WorkerMessage<Infallible>>, u32)>,
     queued_bytes_max: usize,
+    /// Homes answer as those of an engine that can't be reached: publications and subscriptions of other workers fail.
+    pub is_engine_down: bool,
 }
 
 /// One worker, and who sits where.
@@ -108,6 +110,7 @@ impl World {
             clients: Vec::new(),
             lanes,
             queued_bytes_max,
+            is_engine_down: false,
         };
         world.tell_time();
         world
@@ -461,6 +464,10 @@ impl World {
             moved |= finished > 0;
         }
         while let Some(Outgoing { to, message }) = self.workers[me].worker.poll_message() {
+            if self.is_engine_down && self.answer_failed(me, to, &message) {
+                moved = true;
+                continue;
+            }
             let (messages, unfinished) = &mut self.lanes[me * workers + to];
             *unfinished += u32::from(message.is_data());
             messages.push_back(message);
@@ -468,6 +475,51 @@ impl World {
         }
         self.count_unfinished(me);
         moved
+    }
+
+    /// Answers for a home whose engine can't be reached. Returns whether the message is one that it gets.
+    fn answer_failed(&mut self, me: usize, to: usize, message: &WorkerMessage<Infallible>) -> bool {
+        let WorkerMessage::Hub(mail) = message else {
+            return false;
+        };
+        let answer = match mail {
+            Mail::Publish { reply, .. } => reply.map(|(session, ticket)| Mail::Answer {
+                session,
+                ticket,
+                answer: Answer::Failed,
+            }),
+            Mail::Subscribe {
+                session,
+                ticket,
+                registration,
+                ..
+            } => Some(Mail::Refused {
+                session: *session,
+                ticket: *ticket,
+                registration: *registration,
+            }),
+            // Taken back, as the home has asked for.
+            Mail::Unsubscribe {
+                registration: Some(_),
+                ..
+            } => None,
+            _ => return false,
+        };
+        let answer = answer.map(WorkerMessage::Hub);
+        let lane = to * self.workers.len() + me;
+        self.lanes[lane].0.extend(answer);
+        true
+    }
+
+    /// The home of a channel tells all workers that publications are lost.
+    pub fn lose(&mut self, channel: &str) {
+        let (home, workers) = (self.home_of(channel), self.workers.len());
+        for to in 0..workers {
+            let channel = channel.into();
+            let message = WorkerMessage::Hub(Mail::Lost { channel });
+            self.lanes[home * workers + to].0.push_back(message);
+        }
+        self.settle();
     }
 
     /// What holds after every turn.

@@ -4,16 +4,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Budget, Caller, Class, ConnectionId, Delivery, Engine, History, Hub, Instruction,
-    Joined, Mail, MemoryEngine, Namespace, Namespaces, Options, Outcome, Outlet, Page, PayloadKind,
-    PayloadRef, PublishOptions, Published, Query, Question, Recovery, Since, SubscribeOptions,
-    Ticket, WorkerId,
+    Answer, Budget, Caller, Class, ClientInfo, ConnectionId, Delivery, Engine, Event, History, Hub,
+    Instruction, Joined, Mail, MemoryEngine, Namespace, Namespaces, Now, Options, Outcome, Outlet,
+    Page, PayloadKind, PayloadRef, PresenceStats, PublishOptions, Published, Query, Question,
+    Recovery, Since, SubscribeOptions, Ticket, WorkerId,
 };
 
 use crate::common::{name, session};
 use crate::unruly::Unruly;
 
 pub(crate) const CHANNEL: &str = "kept:1";
+pub(crate) const ROOM: &str = "room:1";
+
+pub(crate) fn client(index: u32, user: &str) -> Arc<ClientInfo> {
+    Arc::new(ClientInfo {
+        user: user.into(),
+        client: index.to_string().into(),
+        conn_info: None,
+        chan_info: None,
+    })
+}
 
 #[derive(Default)]
 pub(crate) struct Desk {
@@ -43,7 +53,13 @@ impl Outlet for Desk {
     }
     fn mail_done(&mut self, _: WorkerId, _: Class) {}
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
-        let text = String::from_utf8_lossy(delivery.payload.bytes).into_owned();
+        let text = match delivery.event {
+            Event::Published => String::from_utf8_lossy(delivery.payload.bytes).into_owned(),
+            event => {
+                let client = delivery.info.and_then(|info| info.client.as_ref());
+                format!("{event:?} {}", client.expect("a member").client)
+            }
+        };
         let offset = delivery.position.map_or(0, |position| position.offset);
         self.given
             .entry(session.index)
@@ -55,18 +71,26 @@ impl Outlet for Desk {
     }
     fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
     fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
-    fn lost(&mut self, session: ConnectionId, _: &str) {
+    fn lost(&mut self, session: ConnectionId, _: &Arc<str>) {
         self.lost.push(session.index);
     }
 }
 
 /// An engine whose world the test drives.
 pub(crate) trait Driven: Engine + Sized {
+    /// Whether it knows how many subscribers a publication has on all nodes.
+    const KNOWS_SUBSCRIBERS: bool;
+
     /// Has something arrive. False if nothing is on its way.
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool;
+
+    /// Has the store outside this process lose all members, where there is one.
+    fn forget_members(&mut self) {}
 }
 
 impl Driven for MemoryEngine {
+    const KNOWS_SUBSCRIBERS: bool = true;
+
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
         let batch = hub.take_batch(true);
         if let Some(batch) = &batch {
@@ -77,10 +101,16 @@ impl Driven for MemoryEngine {
 }
 
 impl Driven for Unruly {
+    const KNOWS_SUBSCRIBERS: bool = false;
+
     fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
         let has_arrived = hub.engine().arrive();
-        hub.take_reports(desk);
+        while hub.take_reports(desk) {}
         has_arrived
+    }
+
+    fn forget_members(&mut self) {
+        self.members.clear();
     }
 }
 
@@ -92,6 +122,8 @@ pub(crate) struct Bench<E> {
     pub(crate) failed: usize,
     page: Option<Page>,
     joined: Option<Joined>,
+    members: Option<Vec<String>>,
+    stats: Option<PresenceStats>,
 }
 
 impl Bench<MemoryEngine> {
@@ -126,6 +158,12 @@ impl<E: Driven> Bench<E> {
             ..Namespace::default()
         };
         namespaces.insert("kept", kept);
+        let room = Namespace {
+            presence: true,
+            join_leave: true,
+            ..Namespace::default()
+        };
+        namespaces.insert("room", room);
         hub.set_history(Arc::new(namespaces), usize::MAX);
         Self {
             hub,
@@ -134,6 +172,8 @@ impl<E: Driven> Bench<E> {
             failed: 0,
             page: None,
             joined: None,
+            members: None,
+            stats: None,
         }
     }
 
@@ -180,7 +220,61 @@ impl<E: Driven> Bench<E> {
         hub.subscribe(session(index), name(CHANNEL), Ticket(2), &joining, desk)
             .expect("there is room");
         self.take_answers();
+        while self.joined.is_none() && E::drive(&mut self.hub, &mut self.desk) {
+            self.take_answers();
+        }
         self.joined.take().expect("it is answered")
+    }
+
+    /// Subscribes a member to a channel that does not remember.
+    pub(crate) fn enter(&mut self, index: u32, user: &str) {
+        let joining = SubscribeOptions {
+            client: Some(client(index, user)),
+            ..SubscribeOptions::default()
+        };
+        let (hub, desk) = (&mut self.hub, &mut self.desk);
+        hub.subscribe(session(index), name(ROOM), Ticket(2), &joining, desk)
+            .expect("there is room");
+        self.settle();
+    }
+
+    pub(crate) fn set_rooms(&mut self, namespace: Namespace) {
+        let mut namespaces = Namespaces::new();
+        namespaces.insert("room", namespace);
+        self.hub.set_history(Arc::new(namespaces), usize::MAX);
+    }
+
+    /// Time passes.
+    pub(crate) fn pass(&mut self, mono_ms: u64) {
+        let wall_ms = mono_ms;
+        self.hub.set_now(Now { mono_ms, wall_ms });
+        self.hub.look_after();
+        self.settle();
+    }
+
+    pub(crate) fn forget_members(&mut self) {
+        self.hub.engine().forget_members();
+    }
+
+    pub(crate) fn leave(&mut self, index: u32) {
+        self.hub.close(session(index), &mut self.desk);
+        self.settle();
+    }
+
+    /// Who is in the room, and how many clients and users are.
+    pub(crate) fn presence(&mut self) -> (Vec<String>, (u32, u32)) {
+        for question in [Question::Presence, Question::PresenceStats] {
+            let asker = (session(100), Ticket(3));
+            let outcome = self.hub.ask(asker, name(ROOM), question, &mut self.desk);
+            if let Outcome::Done(answer) = outcome {
+                self.desk.answers.push(answer);
+            }
+        }
+        self.settle();
+        let mut members = self.members.take().expect("it is answered");
+        members.sort_unstable();
+        let stats = self.stats.take().expect("it is answered");
+        (members, (stats.clients, stats.users))
     }
 
     pub(crate) fn ask(&mut self, question: Question) {
@@ -201,6 +295,7 @@ impl<E: Driven> Bench<E> {
     /// Delivers all messages that are in flight.
     pub(crate) fn settle(&mut self) {
         while E::drive(&mut self.hub, &mut self.desk) {}
+        while self.hub.sweep(1_000, &mut self.desk) || E::drive(&mut self.hub, &mut self.desk) {}
         self.take_answers();
         let under_way: Vec<_> = self.hub.under_way().collect();
         assert!(under_way.is_empty(), "stuck: {under_way:?}");
@@ -212,7 +307,12 @@ impl<E: Driven> Bench<E> {
                 Answer::Published(published) => self.published.push(published),
                 Answer::Failed => self.failed += 1,
                 Answer::History(page) => self.page = Some(*page.expect("it is kept")),
-                Answer::Subscribed(joined) => self.joined = Some(*joined.expect("it is kept")),
+                Answer::Subscribed(joined) => self.joined = joined.map(|joined| *joined),
+                Answer::Presence(members) => {
+                    let members = members.expect("it keeps presence");
+                    self.members = Some(members.iter().map(|one| one.client.to_string()).collect());
+                }
+                Answer::PresenceStats(stats) => self.stats = Some(stats.expect("it counts")),
                 Answer::HistoryRemoved(removed) => assert_eq!(removed, Ok(())),
                 other => unreachable!("it was not asked for: {other:?}"),
             }

@@ -4,6 +4,12 @@ use veche_hub::{PublishOptions, Query, Question, Version};
 
 use crate::bench::{Bench, Driven};
 
+/// What the feed has told a subscriber of the room.
+fn heard<E: Driven>(bench: &mut Bench<E>, index: u32) -> Vec<String> {
+    let texts = bench.desk.texts(index);
+    texts.into_iter().map(str::to_owned).collect()
+}
+
 pub(crate) fn order<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     let texts: Vec<_> = (0..20).map(|number| number.to_string()).collect();
@@ -157,4 +163,69 @@ pub(crate) fn removal_of_what_waits<E: Driven>(mut bench: Bench<E>) {
         ..Query::default()
     };
     assert!(bench.read(query).is_empty());
+}
+
+/// The number of subscribers is said where it is known.
+pub(crate) fn handed<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    bench.subscribe(2, None);
+    let published = bench.publish_and_settle("a");
+    let expected = E::KNOWS_SUBSCRIBERS.then_some(2);
+    assert_eq!(published.handed, expected);
+}
+
+/// Links of the history join those of the feed, whatever is published meanwhile.
+pub(crate) fn chain<E: Driven>(mut bench: Bench<E>) {
+    bench.subscribe(1, None);
+    for round in 0..20 {
+        for number in 0..3 {
+            bench.publish(&format!("{round}.{number}"));
+        }
+        let known = bench.desk.offsets(1).last().copied();
+        let index = round + 2;
+        let joined = bench.subscribe(index, known);
+        bench.settle();
+        let recovered = joined.recovered.unwrap_or_default();
+        let missed = recovered.publications.iter();
+        let mut offsets: Vec<_> = missed
+            .filter_map(|one| Some(one.position?.offset))
+            .collect();
+        offsets.extend(bench.desk.offsets(index));
+        let all = bench.desk.offsets(1);
+        let behind = known.map_or(0, |known| {
+            assert!(recovered.is_whole, "{known} in round {round}");
+            all.partition_point(|offset| *offset <= known)
+        });
+        if known.is_some() {
+            assert_eq!(offsets, all[behind..], "round {round}");
+        }
+        let end = recovered.publications.last().and_then(|one| one.position);
+        assert!(end.is_none_or(|end| end == joined.position));
+    }
+}
+
+pub(crate) fn member<E: Driven>(mut bench: Bench<E>) {
+    bench.enter(1, "ann");
+    bench.enter(2, "ben");
+    bench.leave(2);
+    assert_eq!(heard(&mut bench, 1), ["Joined 1", "Joined 2", "Left 2"]);
+    let (members, _) = bench.presence();
+    assert_eq!(members, ["1"]);
+}
+
+/// Members are there as long as their node says so.
+pub(crate) fn lease<E: Driven>(mut bench: Bench<E>) {
+    bench.enter(1, "ann");
+    bench.forget_members();
+    bench.hub.look_after();
+    assert_eq!(bench.presence().0, ["1"]);
+}
+
+pub(crate) fn presence<E: Driven>(mut bench: Bench<E>) {
+    assert_eq!(bench.presence(), (Vec::new(), (0, 0)));
+    bench.enter(1, "ann");
+    bench.enter(2, "ann");
+    bench.enter(3, "ben");
+    let names = ["1", "2", "3"].map(str::to_owned).to_vec();
+    assert_eq!(bench.presence(), (names, (3, 2)));
 }

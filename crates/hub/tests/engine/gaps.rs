@@ -1,22 +1,13 @@
 //! The clauses on feeds that lose: only engines outside this process have them.
 
-use bytes::Bytes;
-use veche_hub::{Event, Payload, PayloadKind, Publication};
+use veche_hub::PayloadKind;
 
 use crate::bench::Bench;
+use crate::pair::publication;
 use crate::unruly::{Broken, Unruly};
 
 fn elsewhere(bench: &mut Bench<Unruly>, text: &str) {
-    let publication = Publication {
-        payload: Payload {
-            kind: PayloadKind::Text,
-            bytes: Bytes::copy_from_slice(text.as_bytes()),
-        },
-        position: None,
-        at_ms: 0,
-        event: Event::Published,
-        info: None,
-    };
+    let publication = publication(text);
     bench.hub.engine().publish_elsewhere(0, publication);
 }
 
@@ -124,6 +115,40 @@ fn a_failed_publication_can_be_repeated() {
     bench.settle();
     assert_eq!(bench.desk.texts(1), ["a"]);
     assert_eq!(bench.published.len(), 1);
+}
+
+fn retry_with(broken: Broken) {
+    let mut bench = bench(broken);
+    bench.hub.engine().is_mute = true;
+    // Without a key of its publisher the engine repeats it under its own.
+    bench.publish_and_settle("a");
+    let keyed = || veche_hub::PublishOptions {
+        idempotency_key: Some("key".into()),
+        ..Default::default()
+    };
+    bench.publish_with("b", Some(keyed()));
+    bench.settle();
+    assert_eq!((bench.failed, bench.published.len()), (1, 1));
+    bench.hub.engine().is_mute = false;
+    // With one the publisher repeats it: it was stored, and its place is known.
+    bench.publish_with("b", Some(keyed()));
+    bench.settle();
+    let second = bench.published.pop().expect("it is answered");
+    assert!(second.is_skipped);
+    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+    let offset = second.position.map(|position| position.offset);
+    assert_eq!(offset, bench.desk.offsets(1).last().copied());
+}
+
+#[test]
+fn retry() {
+    retry_with(Broken::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "[\"a\", \"a\", \"b\"]")]
+fn retry_broken() {
+    retry_with(Broken::Retry);
 }
 
 #[test]

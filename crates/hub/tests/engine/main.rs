@@ -1,5 +1,5 @@
 //! What the contract of engines promises (`src/engine.rs`), on the memory engine, with and without a log, and on one whose
-//! offsets are sparse and whose feed is late, lossy and out of order.
+//! offsets are sparse and whose feed is lossy and out of order; also where joins, follows and members are answered later.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -7,6 +7,9 @@ mod common;
 mod bench;
 mod clauses;
 mod gaps;
+mod joins;
+mod members;
+mod pair;
 mod unruly;
 
 use bench::Bench;
@@ -16,6 +19,12 @@ use veche_hub::MemoryEngine;
 fn unruly(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
     let mut bench = Bench::on(Unruly::new(7, broken));
     bench.hub.engine().is_lossy = is_lossy;
+    bench
+}
+
+fn late(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
+    let mut bench = unruly(is_lossy, broken);
+    bench.hub.engine().is_late = true;
     bench
 }
 
@@ -33,6 +42,12 @@ macro_rules! clauses {
         }
         mod sparse_and_lossy {
             $(#[test] fn $clause() { super::clauses::$clause(super::unruly(true, super::Broken::Nothing)); })*
+        }
+        mod late {
+            $(#[test] fn $clause() { super::clauses::$clause(super::late(false, super::Broken::Nothing)); })*
+        }
+        mod late_and_lossy {
+            $(#[test] fn $clause() { super::clauses::$clause(super::late(true, super::Broken::Nothing)); })*
         }
         mod broken {
             $($(
@@ -55,4 +70,9 @@ clauses! {
     top,
     removal breaks Removal with "page.is_empty()",
     removal_of_what_waits,
+    handed,
+    chain,
+    member breaks Member with "left: []",
+    lease breaks Lease with "left: []",
+    presence breaks Presence with "left: ([], (3, 2))",
 }

@@ -1,13 +1,18 @@
-//! An engine with sparse offsets, whose answers and items are delayed, and whose feed loses, repeats and reorders.
+//! An engine with sparse offsets, whose answers and items are delayed, and whose feed loses, repeats and reorders. Made
+//! late, it also joins, follows channels and knows members only later.
 
-use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
-use veche_hub::engine::{Item, Kept, Offer, Order, Receipt, Report, Step};
+use veche_hub::engine::{
+    Asker, Catalog, Chain, Item, Kept, MemberChange, Members, Offer, Order, Reach, Read, Receipt,
+    Report, Round, Step,
+};
 use veche_hub::{
-    Engine, Epoch, History, HistoryError, Joined, Page, Payload, Position, Publication, Query,
-    Recovered, Since, SubscribeOptions,
+    ClientInfo, Engine, Epoch, Event, History, HistoryError, Joined, Page, Payload, Position,
+    PresenceError, PresenceStats, Publication, Query, RECOVERED_MAX, Recovered, Since,
+    SubscribeOptions,
 };
 
 /// A clause of the contract that the engine breaks, to see its test fail.
@@ -21,6 +26,11 @@ pub(crate) enum Broken {
     Join,
     Removal,
     Stale,
+    Follow,
+    Retry,
+    Member,
+    Lease,
+    Presence,
 }
 
 #[derive(Debug)]
@@ -40,7 +50,15 @@ struct Channel {
     last: u64,
     /// Receipts that were not carried out yet.
     waiting: u32,
+    /// Keys of publications.
+    keys: BTreeMap<String, Position>,
 }
+
+fn is_chain(report: &Report) -> bool {
+    matches!(report, Report::Chain(..))
+}
+
+type Member = (Arc<str>, Arc<ClientInfo>);
 
 #[derive(Debug)]
 pub(crate) struct Unruly {
@@ -59,7 +77,19 @@ pub(crate) struct Unruly {
     pub(crate) is_silent: bool,
     /// No more may wait.
     pub(crate) is_full: bool,
+    /// Publications are stored, and their answers are lost.
+    pub(crate) is_mute: bool,
+    /// Answers come in an order of their own too.
+    pub(crate) is_late: bool,
+    /// Channels can't be followed.
+    pub(crate) is_deaf: bool,
     pub(crate) reads: u32,
+    /// Channels that are fed.
+    pub(crate) followed: BTreeSet<Arc<str>>,
+    /// Members of this node, and of others.
+    pub(crate) members: Vec<Member>,
+    pub(crate) members_elsewhere: Vec<Member>,
+    delays_chains: bool,
     broken: Broken,
     held_back: Option<Publication>,
 }
@@ -76,7 +106,14 @@ impl Unruly {
             is_forgetful: false,
             is_silent: false,
             is_full: false,
+            is_mute: false,
+            is_late: false,
+            is_deaf: false,
             reads: 0,
+            followed: BTreeSet::new(),
+            members: Vec::new(),
+            members_elsewhere: Vec::new(),
+            delays_chains: false,
             broken,
             held_back: None,
         }
@@ -111,8 +148,12 @@ impl Unruly {
             before,
         };
         channel.stored.insert(position.offset, stored);
+        let is_followed = self.followed.contains(&item.channel);
         if self.losing > 0 {
             self.losing -= 1;
+            return position;
+        }
+        if !is_followed && self.broken != Broken::Follow {
             return position;
         }
         let copies = match self.is_lossy {
@@ -149,18 +190,74 @@ impl Unruly {
         if self.under_way.is_empty() {
             return false;
         }
+        let first = match self.delays_chains {
+            true => self.under_way.iter().position(|one| !is_chain(one)),
+            false => None,
+        };
         let place = match self.is_lossy {
             true => self.random.usize(..self.under_way.len()),
-            false => 0,
+            false => first.unwrap_or(0),
         };
         let report = self.under_way.remove(place);
+        if let Report::Following(name, true) = &report {
+            self.followed.insert(Arc::clone(name));
+            if let Some(channel) = self.channels.iter_mut().find(|one| one.name == *name) {
+                channel.last = channel.top;
+            }
+        }
         self.ready.push(report);
         true
+    }
+
+    /// Something that is not stored, of another node.
+    pub(crate) fn pass_elsewhere(&mut self, name: &Arc<str>, publication: Publication) {
+        if self.followed.contains(name) {
+            let item = Item {
+                channel: Arc::clone(name),
+                publication,
+                before: 0,
+            };
+            self.under_way.push(Report::Item(Box::new(item), None));
+        }
+    }
+
+    /// What is under way comes before the answers to reads.
+    pub(crate) fn delay_chains(&mut self) {
+        self.delays_chains = true;
+    }
+
+    /// Whether something else than answers to reads is under way.
+    pub(crate) fn has_more_than_chains(&self) -> bool {
+        self.under_way.iter().any(|one| !is_chain(one))
+    }
+
+    pub(crate) fn slot_of(&self, name: &str) -> u32 {
+        let found = self.channels.iter().position(|one| *one.name == *name);
+        found.expect("it remembers") as u32
+    }
+
+    pub(crate) fn top_of(&self, slot: usize) -> u64 {
+        self.channels[slot].top
+    }
+
+    /// The offsets of all that a channel has stored.
+    pub(crate) fn offsets_of(&self, slot: usize) -> Vec<u64> {
+        self.channels[slot].stored.keys().copied().collect()
+    }
+
+    /// The lease of another node has ended.
+    pub(crate) fn end_lease(&mut self) {
+        for (channel, client) in std::mem::take(&mut self.members_elsewhere) {
+            self.under_way.push(Report::Departed(channel, client));
+        }
     }
 
     /// The latest items may have been lost: they come once more.
     fn compare_tops(&mut self) {
         for channel in &self.channels {
+            if !self.followed.contains(&channel.name) {
+                continue;
+            }
             let latest = channel.stored.last_key_value();
             if let Some((_, stored)) = latest.filter(|(offset, _)| **offset > channel.last) {
                 let item = Item {
@@ -193,6 +290,52 @@ impl Unruly {
     }
 }
 
+impl Unruly {
+    fn position_of(channel: &Channel) -> Position {
+        Position {
+            epoch: channel.epoch,
+            offset: channel.top,
+        }
+    }
+
+    /// How far the history of a channel is read.
+    fn read_up_to(&self, slot: u32) -> u64 {
+        let channel = &self.channels[slot as usize];
+        match self.followed.contains(&channel.name) {
+            true => channel.last,
+            false => channel.top,
+        }
+    }
+
+    fn chain(channel: &Channel, reach: Reach, is_certain: bool) -> Chain {
+        let since = match reach {
+            Reach::Since(since) => since,
+            Reach::Top => channel.top,
+        };
+        let is_stored = channel.stored.contains_key(&since);
+        let behind = match is_stored {
+            true => Excluded(since),
+            false => Unbounded,
+        };
+        let reached = channel.stored.range((behind, Unbounded));
+        let missed = reached.filter(|_| since < channel.top);
+        let missed: Vec<_> = missed.map(|(_, one)| one).collect();
+        let missed = &missed[missed.len().saturating_sub(RECOVERED_MAX)..];
+        let before = missed.first().map_or(channel.top, |first| first.before);
+        Chain {
+            top: Self::position_of(channel),
+            before: Some(if is_certain { before } else { since }),
+            publications: missed.iter().map(|one| one.publication.clone()).collect(),
+        }
+    }
+
+    fn all_members(&self, channel: &str) -> Vec<Arc<ClientInfo>> {
+        let all = self.members.iter().chain(&self.members_elsewhere);
+        let of = all.filter(|(name, _)| **name == *channel);
+        of.map(|(_, client)| Arc::clone(client)).collect()
+    }
+}
+
 impl Engine for Unruly {
     fn open(&mut self, _channel: u32, name: &Arc<str>, _now_ms: u64) -> u32 {
         let found = self.channels.iter().position(|one| one.name == *name);
@@ -206,6 +349,7 @@ impl Engine for Unruly {
                 version: 0,
                 last: 0,
                 waiting: 0,
+                keys: BTreeMap::new(),
             });
         }
         slot as u32
@@ -235,6 +379,12 @@ impl Engine for Unruly {
             }
             channel.version = version.number;
         }
+        let key = offer.idempotency_key().map(str::to_owned);
+        if let Some(first) = key.as_ref().and_then(|key| channel.keys.get(key)) {
+            let first = Some(*first);
+            self.under_way.push(Report::Skipped(offer.receipt(), first));
+            return Order::Later;
+        }
         if self.is_silent {
             self.under_way.push(Report::Failed(offer.receipt()));
             return Order::Later;
@@ -246,7 +396,20 @@ impl Engine for Unruly {
                 .push(Report::Published(offer.receipt(), None));
             return Order::Later;
         }
-        let position = self.store(slot, publication);
+        let mut position = self.store(slot, publication.clone());
+        if self.is_mute {
+            match (key, self.broken) {
+                // Without a key of its own it may not be repeated.
+                (None, Broken::Retry) => position = self.store(slot, publication),
+                // Repeated by this engine with its own key.
+                (None, _) => {}
+                (Some(key), _) => {
+                    self.of(slot).keys.insert(key, position);
+                    self.under_way.push(Report::Failed(offer.receipt()));
+                    return Order::Later;
+                }
+            }
+        }
         if let Some(earlier) = self.held_back.take() {
             self.store(slot, earlier);
         }
@@ -278,7 +441,104 @@ impl Engine for Unruly {
         self.of(slot).waiting -= 1;
     }
 
-    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Joined {
+    fn follow(&mut self, name: &Arc<str>, slot: Option<u32>) -> Step<()> {
+        if self.is_late {
+            let report = Report::Following(Arc::clone(name), !self.is_deaf);
+            self.under_way.push(report);
+            return Step::Later;
+        }
+        if self.followed.insert(Arc::clone(name))
+            && let Some(slot) = slot
+        {
+            let channel = self.of(slot);
+            channel.last = channel.top;
+        }
+        Step::Done(())
+    }
+
+    fn unfollow(&mut self, name: &Arc<str>, _slot: Option<u32>) {
+        self.followed.remove(name);
+        let is_other =
+            |report: &Report| !matches!(report, Report::Following(one, _) if one == name);
+        self.under_way.retain(is_other);
+        self.ready.retain(is_other);
+    }
+
+    fn member(&mut self, change: MemberChange<'_>) -> Step<bool> {
+        let (channel, client) = (change.channel, change.client);
+        let is_it = |one: &Member| one.0 == *channel && one.1.client == client.client;
+        match change.event {
+            _ if self.broken == Broken::Member => {}
+            Event::Left => self.members.retain(|one| !is_it(one)),
+            _ => {
+                self.members.retain(|one| !is_it(one));
+                self.members.push((Arc::clone(channel), Arc::clone(client)));
+            }
+        }
+        let is_same = |one: &Member| one.0 == *channel && one.1.user == client.user;
+        let is_elsewhere = self.members_elsewhere.iter().any(is_same);
+        let is_told = !(change.is_by_user && is_elsewhere);
+        if self.is_late {
+            let report = Report::Member(change.notice(), is_told);
+            // Those of one channel stay in order.
+            self.ready.push(report);
+            return Step::Later;
+        }
+        Step::Done(is_told)
+    }
+
+    fn presence(
+        &mut self,
+        here: Members<'_>,
+        asker: Asker,
+    ) -> Step<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
+        let found = match self.broken {
+            Broken::Presence => Ok(Box::default()),
+            _ => Ok(self.all_members(here.channel).into()),
+        };
+        if self.is_late {
+            self.under_way.push(Report::Presence(asker, found));
+            return Step::Later;
+        }
+        Step::Done(found)
+    }
+
+    fn presence_stats(
+        &mut self,
+        here: Members<'_>,
+        asker: Asker,
+    ) -> Step<Result<PresenceStats, PresenceError>> {
+        let members = self.all_members(here.channel);
+        let users: BTreeSet<_> = members.iter().map(|one| one.user.clone()).collect();
+        let stats = PresenceStats {
+            clients: members.len() as u32,
+            users: users.len() as u32,
+        };
+        if self.is_late {
+            self.under_way.push(Report::PresenceStats(asker, Ok(stats)));
+            return Step::Later;
+        }
+        Step::Done(Ok(stats))
+    }
+
+    fn maintain(
+        &mut self,
+        catalog: &Catalog<'_>,
+        _now_ms: u64,
+        round: Round,
+        _gone: &mut Vec<u32>,
+    ) {
+        if round == Round::Full && self.broken != Broken::Lease {
+            let members = catalog.members();
+            let members = members.map(|(name, one)| (Arc::clone(name), Arc::clone(one)));
+            self.members = members.collect();
+        }
+    }
+
+    fn join(&mut self, kept: Kept<'_>, joining: &SubscribeOptions) -> Step<Joined> {
+        if self.is_late {
+            return Step::Later;
+        }
         let is_certain = self.broken != Broken::Join;
         let channel = self.of(kept.slot);
         let position = Position {
@@ -295,10 +555,10 @@ impl Engine for Unruly {
             recovered
         };
         let since = joining.since.as_ref().and_then(|since| since.first());
-        Joined {
+        Step::Done(Joined {
             position,
             recovered: since.map(read),
-        }
+        })
     }
 
     fn is_empty(&self, slot: u32) -> bool {
@@ -312,37 +572,34 @@ impl Engine for Unruly {
         _answer_max: usize,
         receipt: Receipt,
     ) -> Step<Result<Page, HistoryError>> {
+        let up_to = self.read_up_to(kept.slot);
         let channel = self.of(kept.slot);
         channel.waiting += 1;
         let stored = channel
             .stored
-            .range(..=channel.last)
+            .range(..=up_to)
             .map(|(_, one)| one.publication.clone());
         let position = Position {
             epoch: channel.epoch,
-            offset: channel.last,
+            offset: up_to,
         };
         let page = Page::of(position, stored.take(query.limit).collect());
         self.under_way.push(Report::History(receipt, Ok(page)));
         Step::Later
     }
 
-    fn read_since(&mut self, slot: u32, since: Position) {
+    fn read_since(&mut self, slot: u32, read: Read) {
         self.reads += 1;
         let is_forgetful = self.is_forgetful;
+        let is_certain = self.broken != Broken::Join;
         let channel = self.of(slot);
         if is_forgetful {
             channel.stored.clear();
         }
-        let recovered = Self::since(channel, since.offset, channel.top);
-        let top = Position {
-            epoch: channel.epoch,
-            offset: channel.top,
-        };
-        let is_joined = recovered.is_whole && since.epoch == channel.epoch;
-        let read = is_joined.then_some((top, recovered));
+        let chain = Self::chain(channel, read.reach, is_certain);
         let name = Arc::clone(&channel.name);
-        self.under_way.push(Report::Since(name, since, read));
+        let chain = Some(Box::new(chain));
+        self.under_way.push(Report::Chain(name, read, chain));
     }
 
     fn resume(&mut self, slot: u32, position: Position) {

@@ -162,6 +162,7 @@ fn presence_counts_local_and_remote_subscribers() {
     let mail = Mail::Unsubscribe {
         channel: Arc::from(room.as_str()),
         client: member("bob", "b").client,
+        registration: None,
     };
     node.receive(FAR, mail);
     assert_eq!(stats(&mut node), (0, 0));

@@ -8,7 +8,7 @@ const TAKEN_BY_ONE: Result<Outcome<u32>, NoCredit> = Ok(Outcome::Done(1));
 
 fn handed(node: &mut Node, text: &str, channel: &str) -> Result<Outcome<u32>, NoCredit> {
     Ok(match node.publish(text, channel)? {
-        Outcome::Done(published) => Outcome::Done(published.handed),
+        Outcome::Done(published) => Outcome::Done(published.handed.unwrap_or_default()),
         Outcome::Pending => Outcome::Pending,
     })
 }

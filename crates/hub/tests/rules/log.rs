@@ -74,7 +74,7 @@ fn the_number_of_publications_waiting_for_the_log_is_limited() {
     assert_eq!(node.hub.counts().pending, PENDING_MAX);
     // Channels without history do not depend on the log.
     node.subscribe(0, "chat:1");
-    assert_eq!(node.put("a", "chat:1").handed, 1);
+    assert_eq!(node.put("a", "chat:1").handed, Some(1));
     node.write_log();
     assert_eq!(node.hub.counts().pending, 0);
     assert_eq!(node.publish("", "kept:1"), Ok(Outcome::Pending));

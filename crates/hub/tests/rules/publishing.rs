@@ -51,19 +51,19 @@ fn a_repeated_publication_gets_the_first_answer_and_is_delivered_once() {
     let mut node = Node::alone();
     node.subscribe(0, "kept:1");
     let first = put(&mut node, "a", "kept:1", keyed("k"));
-    assert_eq!((first.handed, offset(first)), (1, Some(1)));
+    assert_eq!((first.handed, offset(first)), (Some(1), Some(1)));
     node.subscribe(1, "kept:1");
     assert_eq!(put(&mut node, "a", "kept:1", keyed("k")), skipped(first));
     assert_eq!(node.texts(), ["a"]);
     assert_eq!(offset(put(&mut node, "b", "kept:1", keyed("l"))), Some(2));
     // Also in a channel without history.
-    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, 0);
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, Some(0));
     node.subscribe(2, "chat:1");
-    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, 0);
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, Some(0));
     node.at(START_MS + KEPT_MS - 1);
-    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, 0);
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, Some(0));
     node.at(START_MS + KEPT_MS);
-    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, 1);
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, Some(1));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_stale_publication_is_answered_with_the_current_position_and_not_delivered()
     node.subscribe(0, "kept:1");
     assert_eq!(offset(put(&mut node, "a", "kept:1", versioned(5))), Some(1));
     let stale = put(&mut node, "old", "kept:1", versioned(5));
-    assert_eq!((stale.handed, offset(stale)), (0, Some(1)));
+    assert_eq!((stale.handed, offset(stale)), (Some(0), Some(1)));
     assert!(stale.is_skipped);
     assert_eq!(offset(put(&mut node, "b", "kept:1", versioned(6))), Some(2));
     assert_eq!(node.texts(), ["a", "b"]);
@@ -100,7 +100,7 @@ fn a_passing_publication_is_delivered_and_not_kept() {
         ..PublishOptions::default()
     };
     let published = put(&mut node, "now", "kept:1", passing);
-    assert_eq!((published.handed, published.position), (1, None));
+    assert_eq!((published.handed, published.position), (Some(1), None));
     assert_eq!(node.texts(), ["a", "now"]);
     let page = node.page("kept:1");
     assert_eq!((page.len(), page.position.offset), (1, 1));

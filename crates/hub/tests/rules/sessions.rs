@@ -28,7 +28,7 @@ fn a_closed_session_cannot_subscribe_again() {
     let refused = try_subscribe(&mut node, session(0), "chat");
     assert_eq!(refused, Err(SubscribeError::Stale));
     assert_eq!(node.hub.counts().subscriptions, 0);
-    assert_eq!(node.put("a", "chat").handed, 0);
+    assert_eq!(node.put("a", "chat").handed, Some(0));
     assert_eq!(try_subscribe(&mut node, generation(1), "chat"), Ok(()));
     let refused = try_subscribe(&mut node, session(0), "chat");
     assert_eq!(refused, Err(SubscribeError::Stale));
@@ -43,9 +43,9 @@ fn a_successor_closes_its_unclosed_forerunner() {
     assert_eq!(try_subscribe(&mut node, generation(1), "d"), Ok(()));
     assert_eq!(node.hub.counts().subscriptions, 1);
     for channel in ["a", "b", "c"] {
-        assert_eq!(node.put("x", channel).handed, 0);
+        assert_eq!(node.put("x", channel).handed, Some(0));
     }
-    assert_eq!(node.put("x", "d").handed, 1);
+    assert_eq!(node.put("x", "d").handed, Some(1));
     let given: Vec<_> = node.desk.given.iter().map(|one| one.session).collect();
     assert_eq!(given, [generation(1)]);
 }

@@ -69,6 +69,7 @@ fn a_connected_user_has_no_last_seen() {
     let mail = Mail::Unsubscribe {
         channel: Arc::from(channel.as_str()),
         client: None,
+        registration: None,
     };
     node.receive(NEAR, mail);
     let gone = UserStatus {

@@ -395,7 +395,7 @@ impl World {
             let Published {
                 handed, position, ..
             } = published;
-            assert_eq!(handed, expected, "{channel}");
+            assert_eq!(handed, Some(expected), "{channel}");
             let offset = position.map(|position| position.offset as usize);
             let order = self.wires.orders.get(&channel);
             let top = order.map(Vec::len).filter(|_| remembered(&channel) > 0);

@@ -32,6 +32,9 @@ use crate::dev::Dev;
 /// What log lines of scripts go by.
 pub(super) const LOG: &str = "veche::app";
 
+/// What a call says to a script whose publication or subscription the engine has not answered.
+const UNANSWERED: &str = "internal server error: it may have been done or not";
+
 /// While publications wait for credit, the next look is due so soon.
 const LOOK_AGAIN_MS: u64 = 1;
 
@@ -348,7 +351,11 @@ impl Here {
                 }
                 veche_script::Answer::Done
             }
-            Answer::Published(published) => veche_script::Answer::Number(published.handed.into()),
+            Answer::Published(published) => match published.handed {
+                Some(handed) => veche_script::Answer::Number(handed.into()),
+                None => veche_script::Answer::Done,
+            },
+            Answer::Failed => veche_script::Answer::Failed(UNANSWERED.to_owned()),
             asked => {
                 if let Some(outcome) = outcome(asked) {
                     self.run(id, None, shared, |app, now| {

@@ -7,6 +7,9 @@ use veche_hub::{Answer, Connections, HistoryError, Listing, PresenceError, Publi
 use super::list::List;
 use crate::http::api_error::{INTERNAL, LIMIT_EXCEEDED, NOT_AVAILABLE, UNRECOVERABLE, write_error};
 
+/// A publication's answer has not come from the engine.
+const UNANSWERED: &str = "internal server error: the publication may have been made or not; it can be repeated with its idempotency key";
+
 /// In [`Exchange::open`] until the user's home has said how many answers to an instruction come: those that come before are
 /// taken from it, and it never reaches 0.
 pub(super) const UNCOUNTED: u32 = 1 << 31;
@@ -32,8 +35,9 @@ pub(crate) struct Exchange {
 /// What has become of it so far.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// By target; beside the shape, what is noted where no connection was reached.
-    Published(Shape, Option<&'static str>, Vec<Published>),
+    /// By target, `None` where it is not known whether it was published; beside the shape, what is noted where no connection
+    /// was reached.
+    Published(Shape, Option<&'static str>, Vec<Option<Published>>),
     /// So many connections.
     Disconnected(u32),
     Instructed,
@@ -122,13 +126,19 @@ impl Exchange {
         match &self.content {
             Content::Refused(code, error) => write_error(text, *code, error),
             Content::Published(Shape::Sum, absence, targets) => {
-                let handed: u64 = targets.iter().map(|one| u64::from(one.handed)).sum();
-                let _ = write!(text, "\"{key}\":{{\"handed\":{handed}");
-                if let [only] = targets[..] {
-                    write_outcome(text, &only);
+                if targets.contains(&None) {
+                    return write_error(text, INTERNAL, UNANSWERED);
                 }
-                let was_skipped = targets.iter().any(|one| one.is_skipped);
-                if let Some(absence) = absence.filter(|_| handed == 0 && !was_skipped) {
+                let targets = || targets.iter().flatten();
+                let handed: Option<u64> = targets().map(|one| one.handed.map(u64::from)).sum();
+                let _ = write!(text, "\"{key}\":{{");
+                let begin = text.len();
+                write_handed(text, handed);
+                if let (Some(only), None) = (targets().next(), targets().nth(1)) {
+                    write_outcome(text, begin, only);
+                }
+                let was_skipped = targets().any(|one| one.is_skipped);
+                if let Some(absence) = absence.filter(|_| handed == Some(0) && !was_skipped) {
                     let _ = write!(text, ",\"note\":\"{absence}\"");
                 }
                 text.push('}');
@@ -136,10 +146,18 @@ impl Exchange {
             Content::Published(Shape::Each, _, targets) => {
                 let _ = write!(text, "\"{key}\":{{\"responses\":[");
                 for (index, one) in targets.iter().enumerate() {
-                    let comma = if index == 0 { "" } else { "," };
-                    let _ = write!(text, "{comma}{{\"result\":{{\"handed\":{}", one.handed);
-                    write_outcome(text, one);
-                    text.push_str("}}");
+                    text.push_str(if index == 0 { "{" } else { ",{" });
+                    match one {
+                        Some(one) => {
+                            text.push_str("\"result\":{");
+                            let begin = text.len();
+                            write_handed(text, one.handed.map(u64::from));
+                            write_outcome(text, begin, one);
+                            text.push('}');
+                        }
+                        None => write_error(text, INTERNAL, UNANSWERED),
+                    }
+                    text.push('}');
                 }
                 text.push_str("]}");
             }
@@ -188,10 +206,19 @@ fn write_status(text: &mut String, key: &str, status: UserStatus, is_blocked: bo
     });
 }
 
-fn write_outcome(text: &mut String, published: &Published) {
+/// Writes how many connections a publication reaches, where that is known.
+fn write_handed(text: &mut String, handed: Option<u64>) {
+    if let Some(handed) = handed {
+        let _ = write!(text, "\"handed\":{handed}");
+    }
+}
+
+/// Writes what else became of a publication; its object begins at `begin`.
+fn write_outcome(text: &mut String, begin: usize, published: &Published) {
     if let Some(position) = published.position {
+        let comma = if text.len() == begin { "" } else { "," };
         let (offset, epoch) = (position.offset, position.epoch);
-        let _ = write!(text, ",\"offset\":{offset},\"epoch\":\"{epoch}\"");
+        let _ = write!(text, "{comma}\"offset\":{offset},\"epoch\":\"{epoch}\"");
     }
     if published.is_skipped {
         text.push_str(",\"taken\":false");
@@ -216,7 +243,7 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
                 HistoryError::Off => NOT_AVAILABLE,
                 HistoryError::Unrecoverable => UNRECOVERABLE,
                 HistoryError::TooMany(_) => LIMIT_EXCEEDED,
-                HistoryError::Busy => INTERNAL,
+                HistoryError::Busy | HistoryError::Unavailable => INTERNAL,
             };
             write_error(text, code, &error.to_string());
         }
@@ -224,6 +251,7 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
             let code = match error {
                 PresenceError::Off => NOT_AVAILABLE,
                 PresenceError::TooMany => LIMIT_EXCEEDED,
+                PresenceError::Unavailable => INTERNAL,
             };
             write_error(text, code, &error.to_string());
         }

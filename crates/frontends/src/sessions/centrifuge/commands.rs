@@ -291,7 +291,9 @@ fn write_answer(id: u32, answer: &Answer, frame: &mut Frame, is_short_of_memory:
             frame.reply(id, Outcome::Error(error));
             Done::Yes
         }
-        Answer::History(Err(HistoryError::Busy)) => refuse(id, ErrorCode::Internal, frame),
+        Answer::History(Err(HistoryError::Busy | HistoryError::Unavailable)) => {
+            refuse(id, ErrorCode::Internal, frame)
+        }
         Answer::Presence(Ok(clients)) => {
             writing::presence(frame, id, clients);
             Done::Yes
@@ -308,6 +310,7 @@ fn write_answer(id: u32, answer: &Answer, frame: &mut Frame, is_short_of_memory:
             let code = match error {
                 PresenceError::Off => ErrorCode::NotAvailable,
                 PresenceError::TooMany => ErrorCode::LimitExceeded,
+                PresenceError::Unavailable => ErrorCode::Internal,
             };
             refuse(id, code, frame)
         }

@@ -174,9 +174,30 @@ impl Centrifuge {
             return;
         };
         let (_, instruction) = self.given.open.swap_remove(place);
-        if let (Deed::Subscribe(wanted), Answer::Subscribed(joined)) = (&instruction.deed, answer) {
-            self.enrolled(wanted, joined.as_deref(), cx);
+        match (&instruction.deed, answer) {
+            (Deed::Subscribe(wanted), Answer::Subscribed(joined)) => {
+                self.enrolled(wanted, joined.as_deref(), cx);
+            }
+            (Deed::Subscribe(wanted), Answer::Failed) => {
+                self.leave(&wanted.channel, cx);
+                let what = "not subscribed: the channel is not available now";
+                cx.shared.note(cx.id, NoteLevel::Info, what);
+            }
+            _ => {}
         }
+    }
+
+    /// Publications of a channel were lost for the session: the client subscribes again, and recovers what is there. A
+    /// subscription that it has not made itself ends with the connection.
+    pub(crate) fn lost(&mut self, channel: &str, cx: &mut Context<'_>) -> Flow {
+        let is_own = self.subscriptions.has(channel) && !self.subscriptions.is_given(channel);
+        if !is_own || self.is_connecting() {
+            return DisconnectCode::InsufficientState.into();
+        }
+        self.leave(channel, cx);
+        let body = PushBody::Unsubscribe(UnsubscribeCode::InsufficientState.into());
+        self.tell(channel, body, &[], cx);
+        Flow::GoOn
     }
 
     /// Tells the client where it has joined, and what it has missed.

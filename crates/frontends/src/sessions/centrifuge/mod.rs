@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use veche_centrifuge::{
-    Command, Disconnect, DisconnectCode, Encoding, Limits, Push, PushBody, Request,
+    Command, Disconnect, DisconnectCode, Encoding, ErrorCode, Limits, Push, PushBody, Request,
 };
 use veche_hub::{Answer, ClientInfo, ConnectionId, Ticket};
 use veche_types::Now;
@@ -511,11 +511,19 @@ impl Centrifuge {
             (Waiting::Connect(connecting), Answer::Subscribed(joined)) => {
                 self.connect_answered(connecting, ticket, joined, &mut frame, cx)
             }
+            (Waiting::Connect(_), Answer::Failed) => Done::Close(DisconnectCode::Internal),
             (waiting, _) if ticket != Ticket(self.ticket) => Done::Waits(waiting),
             (Waiting::Subscribe(asked), Answer::Subscribed(joined)) => {
                 self.subscribed(&asked, joined.as_deref(), &mut frame, cx)
             }
+            (Waiting::Subscribe(asked), Answer::Failed) => {
+                self.leave(asked.channel(), cx);
+                commands::refuse(asked.id(), ErrorCode::Internal, &mut frame)
+            }
             (Waiting::Publish { id }, Answer::Published(_)) => commands::published(id, &mut frame),
+            (Waiting::Publish { id }, Answer::Failed) => {
+                commands::refuse(id, ErrorCode::Internal, &mut frame)
+            }
             (Waiting::Asked { id }, answer) => commands::answered(id, answer, &mut frame, cx),
             (waiting, _) => Done::Waits(waiting),
         };

@@ -99,6 +99,10 @@ impl From<hooks::Grant> for Terms {
 }
 
 impl Asked {
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
     pub(super) fn channel(&self) -> &str {
         &self.channel
     }

@@ -1,0 +1,189 @@
+//! What clients and back ends hear when the engine has lost publications, or does not answer.
+
+use serde_json::{Value, json};
+
+use super::{ann, ask, connect, take};
+use crate::world::wire::{Said, post, response, responses, said, text};
+use crate::world::{INTERNAL, PUBLIC, PUSH, World};
+
+/// A channel of that namespace whose home is that worker.
+fn channel_at(world: &World, worker: usize, namespace: &str) -> String {
+    (0..)
+        .map(|n| format!("{namespace}:{n}"))
+        .find(|channel| world.home_of(channel) == worker)
+        .expect("endless")
+}
+
+fn subscribe(id: u32, channel: &str) -> String {
+    json!({ "id": id, "subscribe": { "channel": channel } }).to_string()
+}
+
+fn call(world: &mut World, path: &str, body: &Value) -> Value {
+    let caller = world.connect(0, INTERNAL);
+    let answer = world.ask(caller, post(path, &body.to_string()));
+    serde_json::from_str(&responses(&answer)[0].body).expect("JSON")
+}
+
+/// A client that has made the subscription itself makes it again.
+#[test]
+fn a_subscription_of_the_client_ends_and_can_be_made_again() {
+    for home in 0..2 {
+        let mut world = super::world(2);
+        let channel = channel_at(&world, home, "chat");
+        let peers = [ann(&mut world, 0), ann(&mut world, 1)];
+        for peer in peers {
+            ask(&mut world, peer, &subscribe(2, &channel));
+        }
+        let bystander = ann(&mut world, 0);
+        world.lose(&channel);
+        let push = json!({ "push": { "channel": channel,
+            "unsubscribe": { "code": 2500, "reason": "insufficient state" } } });
+        for peer in peers {
+            let heard = take(&mut world, peer);
+            assert_eq!((heard.lines, heard.closed), (vec![push.clone()], None));
+        }
+        assert_eq!(take(&mut world, bystander), super::Heard::default());
+        let publication = json!({ "channel": channel, "data": 1 });
+        call(&mut world, "/api/publish", &publication);
+        for peer in peers {
+            assert_eq!(take(&mut world, peer), super::Heard::default());
+            let heard = ask(&mut world, peer, &subscribe(3, &channel));
+            assert_eq!(heard.lines[0]["subscribe"]["offset"], 1, "{heard:?}");
+        }
+    }
+}
+
+/// One that it was given ends with the connection, since the client can't subscribe again.
+#[test]
+fn a_subscription_of_the_server_ends_with_the_connection() {
+    let mut world = super::world(2);
+    let peers = [ann(&mut world, 0), ann(&mut world, 1)];
+    let wanted = json!({ "user": "ann", "channel": "chat:1" });
+    call(&mut world, "/api/subscribe", &wanted);
+    for peer in peers {
+        take(&mut world, peer);
+    }
+    world.lose("chat:1");
+    for peer in peers {
+        let heard = take(&mut world, peer);
+        assert_eq!(heard.closed, Some((3010, "insufficient state".to_owned())));
+    }
+}
+
+/// Clients without a protocol of their own are closed with a code by which they come back.
+#[test]
+fn push_users_and_sessions_of_applications_come_back() {
+    for target in ["/ws?user=ann", "/app-user?user=ann"] {
+        let mut world = super::world(2);
+        let peers = [world.open(0, target), world.open(1, target)];
+        world.lose("#ann");
+        for peer in peers {
+            let said = said(&world.take(peer));
+            let expected = Said::Close(Some(3010), "insufficient state".to_owned());
+            assert_eq!(said.last(), Some(&expected), "{target}");
+        }
+    }
+}
+
+/// A response of events ends, and a browser asks for the next one with the id of the last event.
+#[test]
+fn a_response_of_events_ends() {
+    let mut world = super::world(2);
+    let pass = super::token(&json!({ "sub": "ann" }));
+    let target = format!("/centrifuge/tokens/uni_sse?token={pass}");
+    let (peer, first) = super::streams::open(&mut world, 1, &crate::world::wire::get(&target));
+    assert!(!first.is_empty());
+    world.lose("#ann");
+    assert!(!world.is_open(peer));
+}
+
+/// A command that publishes is answered when the home says that the engine has not answered.
+#[test]
+fn a_publication_that_is_not_answered_fails() {
+    let mut world = super::world(2);
+    let channel = channel_at(&world, 1, "chat");
+    let peer = ann(&mut world, 0);
+    ask(&mut world, peer, &subscribe(2, &channel));
+    world.is_engine_down = true;
+    let command = json!({ "id": 3, "publish": { "channel": channel, "data": 1 } });
+    let heard = ask(&mut world, peer, &command.to_string());
+    let error = json!({ "id": 3, "error": { "code": 100, "message": "internal server error", "temporary": true } });
+    assert_eq!((heard.lines, heard.closed), (vec![error], None));
+    // The next command goes on.
+    world.is_engine_down = false;
+    let heard = ask(&mut world, peer, &command.to_string());
+    assert!(heard.lines.iter().any(|line| line["publish"].is_object()));
+}
+
+/// A back end hears that it is not known, of each target where it asks for each.
+#[test]
+fn a_push_that_is_not_answered_fails() {
+    let mut world = super::world(2);
+    let (near, far) = (channel_at(&world, 0, "chat"), channel_at(&world, 1, "chat"));
+    world.is_engine_down = true;
+    let publication = json!({ "channel": far, "data": 1 });
+    let answer = call(&mut world, "/api/publish", &publication);
+    assert_eq!(answer["error"]["code"], 100, "{answer}");
+    let broadcast = json!({ "channels": [near, far], "data": 1 });
+    let answer = call(&mut world, "/api/broadcast", &broadcast);
+    let each = &answer["result"]["responses"];
+    assert_eq!(each[0]["result"]["handed"], 0, "{answer}");
+    assert_eq!(each[1]["error"]["code"], 100, "{answer}");
+    let back_end = world.connect(0, PUSH);
+    let line = json!({ "id": 7, "channel": far, "data": 1 });
+    let answer = world.ask(back_end, format!("{line}\n"));
+    let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+    assert_eq!(answer["error"]["code"], 100, "{answer}");
+    assert_eq!(answer["id"], 7);
+}
+
+/// A subscription that the engine does not follow fails, and is made again later.
+#[test]
+fn a_subscription_that_can_not_be_made_fails() {
+    let mut world = super::world(2);
+    let channel = channel_at(&world, 1, "open");
+    let peer = ann(&mut world, 0);
+    world.is_engine_down = true;
+    let heard = ask(&mut world, peer, &subscribe(2, &channel));
+    assert_eq!(heard.lines[0]["error"]["code"], 100, "{heard:?}");
+    assert_eq!(heard.lines[0]["error"]["temporary"], true);
+    world.is_engine_down = false;
+    let heard = ask(&mut world, peer, &subscribe(3, &channel));
+    assert!(heard.lines[0]["subscribe"].is_object(), "{heard:?}");
+    world.reset_all();
+    world.settle();
+    world.check_empty();
+}
+
+/// So do a session's own channels, whose client then comes back.
+#[test]
+fn a_session_whose_channels_are_not_available_is_closed() {
+    let mut world = super::world(2);
+    let user = world.user_at(1);
+    world.is_engine_down = true;
+    let target = format!("/centrifuge/named?user={user}");
+    let peer = world.open(0, &target);
+    world.send(peer, &text(super::CONNECT));
+    let heard = take(&mut world, peer);
+    assert_eq!(
+        heard.closed,
+        Some((3004, "internal server error".to_owned()))
+    );
+    let peer = world.connect(0, PUBLIC);
+    let handshake = crate::world::wire::handshake(&format!("/ws?user={user}"), "");
+    let answer = world.ask(peer, handshake);
+    let (head, rest) = response(&answer, true);
+    assert_eq!(head.status, 101);
+    let closed = said(rest);
+    assert!(
+        matches!(&closed[..], [Said::Close(Some(1013), _)]),
+        "{closed:?}"
+    );
+    // Both come back.
+    world.is_engine_down = false;
+    connect(&mut world, 0, &target, &json!({}));
+    world.open(0, &format!("/ws?user={user}"));
+    world.reset_all();
+    world.settle();
+    world.check_empty();
+}

@@ -1,0 +1,383 @@
+//! The clauses on subscriptions that the engine answers later, with their home on the same worker and on another.
+
+use crate::pair::{Heard, Pair, publication};
+
+const KEPT: &str = "kept:1";
+const PASSING: &str = "chat";
+
+/// Ten publications, which session 0 has got.
+fn filled() -> (Pair, Vec<u64>) {
+    let mut pair = Pair::new(3);
+    pair.subscribe(0, KEPT, &[]);
+    pair.settle();
+    for number in 0..10 {
+        pair.publish(KEPT, &number.to_string());
+    }
+    pair.settle();
+    let (offsets, _) = pair.offsets(0);
+    assert_eq!(offsets.len(), 10);
+    (pair, offsets)
+}
+
+/// A subscription is answered once the engine follows its channel, and from then on it gets everything.
+#[test]
+fn follow() {
+    for channel in [KEPT, PASSING, "news:*"] {
+        let mut pair = Pair::new(1);
+        let home = pair.home(channel);
+        for index in 0..4 {
+            pair.subscribe(index, channel, &[]);
+        }
+        while pair.carry(0) || pair.carry(1) {}
+        for index in 0..4 {
+            assert_eq!(pair.heard(index), [], "{channel}: nothing is followed yet");
+        }
+        assert_eq!(pair.hubs[home].counts().channels, 0);
+        pair.settle();
+        assert_eq!(pair.hubs[home].counts().channels, 1);
+        for index in 0..4 {
+            let heard = pair.heard(index);
+            assert!(matches!(heard, [Heard::Joined(_)]), "{channel}: {heard:?}");
+        }
+        let followed: Vec<_> = pair.engine(channel).followed.iter().cloned().collect();
+        assert_eq!(followed, [channel.into()]);
+        for index in 0..4 {
+            assert_eq!(pair.engine(channel).followed.len(), 1);
+            pair.close(index);
+            pair.settle();
+        }
+        assert!(pair.engine(channel).followed.is_empty(), "{channel}");
+    }
+}
+
+/// What other nodes publish reaches subscribers, also where only a wildcard hears it.
+#[test]
+fn follow_without_history() {
+    let mut pair = Pair::new(1);
+    pair.subscribe(0, PASSING, &[]);
+    pair.subscribe(1, "news:*", &[]);
+    pair.settle();
+    pair.engine(PASSING)
+        .pass_elsewhere(&PASSING.into(), publication("a"));
+    let news: std::sync::Arc<str> = "news:1".into();
+    let engine = pair.engine("news:*");
+    engine.followed.insert(std::sync::Arc::clone(&news));
+    engine.pass_elsewhere(&news, publication("b"));
+    pair.settle();
+    for (index, text) in [(0, "a"), (1, "b")] {
+        let last = pair.heard(index).last();
+        assert_eq!(last, Some(&Heard::Item(0, text.to_owned())), "{index}");
+    }
+    assert!(pair.hubs.iter().all(|hub| hub.counts().entries <= 2));
+}
+
+/// Those who hear a channel among others have lost what its subscribers have lost.
+#[test]
+fn lost_for_a_wildcard() {
+    let mut pair = Pair::new(1);
+    pair.subscribe(0, "news:*", &[]);
+    pair.subscribe(1, "news:1", &[]);
+    pair.settle();
+    pair.publish("news:1", "a");
+    pair.settle();
+    let slot = pair.engine("news:1").slot_of("news:1");
+    let engine = pair.engine("news:1");
+    (engine.losing, engine.is_forgetful) = (1, true);
+    for text in ["lost", "b"] {
+        engine.publish_elsewhere(slot, publication(text));
+    }
+    pair.settle();
+    for index in 0..2 {
+        let lost = pair.heard(index).iter().filter(|one| **one == Heard::Lost);
+        assert_eq!(lost.count(), 1, "{index}: {:?}", pair.heard(index));
+    }
+}
+
+/// A channel that can't be followed has no subscribers, and later ones try again.
+#[test]
+fn follow_fails() {
+    for channel in [KEPT, PASSING] {
+        let mut pair = Pair::new(1);
+        pair.engine(channel).is_deaf = true;
+        pair.subscribe(0, channel, &[]);
+        pair.subscribe(1, channel, &[]);
+        pair.settle();
+        for index in 0..2 {
+            assert_eq!(pair.heard(index), [Heard::Failed], "{channel}");
+            assert!(!pair.unsubscribe(index, channel));
+        }
+        assert!(pair.hubs.iter().all(|hub| hub.held().count() == 0));
+        pair.engine(channel).is_deaf = false;
+        pair.subscribe(0, channel, &[]);
+        pair.subscribe(1, channel, &[]);
+        pair.settle();
+        for index in 0..2 {
+            assert!(matches!(
+                pair.heard(index),
+                [Heard::Failed, Heard::Joined(_)]
+            ));
+        }
+    }
+}
+
+/// One that leaves while it is refused is neither counted nor answered.
+#[test]
+fn follow_fails_for_one_that_has_left() {
+    let mut pair = Pair::new(1);
+    pair.engine(PASSING).is_deaf = true;
+    let away = 1 - pair.home(PASSING) as u32;
+    pair.subscribe(away, PASSING, &[]);
+    while pair.carry(away as usize) {}
+    while pair.report(1 - away as usize) {}
+    // The refusal is on its way.
+    assert!(pair.unsubscribe(away, PASSING));
+    pair.settle();
+    assert_eq!(pair.heard(away), []);
+    assert!(pair.hubs.iter().all(|hub| hub.held().count() == 0));
+}
+
+/// Subscribers that come back at once share a read: the first asks, one more reads for those who have missed more.
+#[test]
+fn share() {
+    let (mut pair, offsets) = filled();
+    let reads = pair.engine(KEPT).reads;
+    for index in 1..=5_000_u32 {
+        pair.subscribe(index, KEPT, &[offsets[index as usize * 7 % 10]]);
+        while pair.carry(index as usize % 2) {}
+    }
+    pair.settle();
+    assert!(
+        pair.engine(KEPT).reads - reads <= 2,
+        "{}",
+        pair.engine(KEPT).reads
+    );
+    for index in 1..=5_000_u32 {
+        let (found, is_whole) = pair.offsets(index);
+        assert_eq!(is_whole, Some(true));
+        assert_eq!(found, offsets[index as usize * 7 % 10 + 1..], "{index}");
+    }
+}
+
+/// What is fed while a read is under way belongs to what was missed.
+#[test]
+fn join_while_the_feed_goes_on() {
+    let (mut pair, offsets) = filled();
+    for index in 1..3 {
+        pair.subscribe(index, KEPT, &[offsets[4]]);
+    }
+    while pair.carry(0) || pair.carry(1) {}
+    for number in 10..15 {
+        pair.publish(KEPT, &number.to_string());
+    }
+    // The read was asked for first and comes last.
+    let home = pair.home(KEPT);
+    pair.engine(KEPT).delay_chains();
+    pair.settle();
+    let (all, _) = pair.offsets(0);
+    assert_eq!(all.len(), 15);
+    for index in 1..3 {
+        assert_eq!(pair.offsets(index), (all[5..].to_vec(), Some(true)));
+    }
+    let under_way: Vec<_> = pair.hubs[home].under_way().collect();
+    assert_eq!(under_way, []);
+}
+
+/// Where more is fed meanwhile than is kept, the read begins again, and at last nothing is recovered.
+#[test]
+fn join_with_more_than_is_kept() {
+    for (rounds, is_whole) in [(1, true), (3, false)] {
+        let (mut pair, offsets) = filled();
+        pair.subscribe(1, KEPT, &[offsets[9]]);
+        while pair.carry(1) {}
+        for _ in 0..rounds {
+            pair.engine(KEPT).delay_chains();
+            let large = "x".repeat(300 << 10);
+            for _ in 0..4 {
+                pair.publish(KEPT, &large);
+            }
+            let home = pair.home(KEPT);
+            while pair.engine(KEPT).has_more_than_chains() {
+                pair.report(home);
+            }
+            // The read that began before.
+            pair.report(home);
+            while pair.carry(home) {}
+        }
+        pair.settle();
+        let (found, whole) = pair.offsets(1);
+        assert_eq!(whole, Some(is_whole), "{rounds}");
+        let (all, _) = pair.offsets(0);
+        match is_whole {
+            true => assert_eq!(found, all[10..]),
+            false => assert_eq!(found, [0; 0]),
+        }
+        pair.publish(KEPT, "after");
+        pair.settle();
+        assert!(matches!(pair.heard(1).last(), Some(Heard::Item(_, text)) if text == "after"));
+    }
+}
+
+/// A subscriber may know more than this node has fed: it waits for the feed instead of getting it twice.
+#[test]
+fn join_ahead_of_the_feed() {
+    let (mut pair, _) = filled();
+    pair.engine(KEPT).losing = 2;
+    for text in ["lost", "known"] {
+        pair.engine(KEPT).publish_elsewhere(0, publication(text));
+    }
+    let known = pair.engine(KEPT).top_of(0);
+    pair.subscribe(1, KEPT, &[known]);
+    pair.settle();
+    pair.publish(KEPT, "next");
+    pair.settle();
+    let (all, _) = pair.offsets(0);
+    assert_eq!(all.len(), 13);
+    assert_eq!(pair.offsets(1), (all[12..].to_vec(), Some(true)));
+}
+
+/// One that has left, or whose session has ended, gets nothing, and is counted nowhere.
+#[test]
+fn join_of_one_that_leaves() {
+    for is_closed in [false, true] {
+        let (mut pair, offsets) = filled();
+        for index in 1..5 {
+            pair.subscribe(index, KEPT, &[offsets[3]]);
+        }
+        while pair.carry(0) || pair.carry(1) {}
+        for index in 1..3 {
+            match is_closed {
+                true => pair.close(index),
+                false => assert!(pair.unsubscribe(index, KEPT)),
+            }
+        }
+        pair.settle();
+        pair.publish(KEPT, "after");
+        pair.settle();
+        for index in 1..3 {
+            assert_eq!(pair.heard(index), [], "{is_closed}");
+        }
+        let (all, _) = pair.offsets(0);
+        for index in 3..5 {
+            assert_eq!(pair.offsets(index), (all[4..].to_vec(), Some(true)));
+        }
+        let subscriptions: u32 = pair.hubs.iter().map(|hub| hub.counts().subscriptions).sum();
+        assert_eq!(subscriptions, 3);
+        for index in [0, 3, 4] {
+            pair.close(index);
+        }
+        pair.settle();
+        assert!(pair.hubs.iter().all(|hub| hub.held().count() == 0));
+        assert!(pair.engine(KEPT).followed.is_empty());
+    }
+}
+
+/// A read that fails or lacks what was missed is no reason to wait.
+#[test]
+fn join_without_history() {
+    let (mut pair, offsets) = filled();
+    pair.engine(KEPT).is_forgetful = true;
+    pair.subscribe(1, KEPT, &[offsets[3]]);
+    pair.settle();
+    assert_eq!(pair.offsets(1), (Vec::new(), Some(false)));
+    pair.publish(KEPT, "after");
+    pair.settle();
+    assert_eq!(pair.offsets(1).0.len(), 1);
+}
+
+/// Where only the latest is kept, that is what a subscriber gets, whatever it knows.
+#[test]
+fn join_where_the_latest_is_kept() {
+    let mut pair = Pair::new(5);
+    pair.subscribe(0, "latest:1", &[]);
+    pair.settle();
+    for text in ["a", "b"] {
+        pair.publish("latest:1", text);
+    }
+    pair.settle();
+    let (all, _) = pair.offsets(0);
+    pair.subscribe(1, "latest:1", &[all[0]]);
+    pair.subscribe(3, "latest:1", &[all[1]]);
+    pair.settle();
+    assert_eq!(pair.offsets(1), (vec![all[1]], Some(true)));
+    assert_eq!(pair.offsets(3), (Vec::new(), Some(true)));
+}
+
+/// The channel stops remembering while a subscription waits for its history.
+#[test]
+fn join_of_a_channel_that_remembers_no_more() {
+    let (mut pair, offsets) = filled();
+    pair.subscribe(1, KEPT, &[offsets[3]]);
+    while pair.carry(1) {}
+    pair.engine(KEPT).delay_chains();
+    pair.forget_history();
+    pair.publish(KEPT, "passing");
+    pair.settle();
+    assert!(matches!(pair.heard(1), [Heard::Joined(None), ..]));
+}
+
+/// Whatever is lost, late, reordered, published here and elsewhere: who comes back whole gets all that it has missed and
+/// all that follows, in order and once.
+#[test]
+fn join_in_any_order() {
+    let mut whole = 0;
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut pair = Pair::new(seed);
+        pair.subscribe(0, KEPT, &[]);
+        pair.settle();
+        pair.engine(KEPT).is_lossy = random.bool();
+        let mut next = 1;
+        let mut known: std::collections::BTreeMap<u32, Option<u64>> = [(0, None)].into();
+        for step in 0..120 {
+            match random.u8(..9) {
+                0 => pair.publish(KEPT, &step.to_string()),
+                1 => {
+                    let text = step.to_string();
+                    pair.engine(KEPT).publish_elsewhere(0, publication(&text));
+                }
+                2 => {
+                    let top = pair.engine(KEPT).offsets_of(0);
+                    let place = top.get(random.usize(..top.len().max(1))).copied();
+                    pair.subscribe(next, KEPT, place.as_slice());
+                    known.insert(next, place);
+                    next += 1;
+                }
+                3 => {
+                    let index = random.u32(1..next.max(2));
+                    if known.remove(&index).is_some() {
+                        pair.close(index);
+                    }
+                }
+                4 | 5 => drop(pair.carry(random.usize(..2))),
+                6 => drop(pair.report(0)),
+                7 => drop(pair.report(1)),
+                _ => {
+                    let worker = random.usize(..2);
+                    pair.hubs[worker].sweep(10, &mut pair.desks[worker]);
+                }
+            }
+        }
+        pair.engine(KEPT).is_lossy = false;
+        pair.settle();
+        pair.publish(KEPT, "last");
+        pair.settle();
+        let all = pair.engine(KEPT).offsets_of(0);
+        assert_eq!(pair.offsets(0).0, all, "seed {seed}");
+        for (index, known) in known.into_iter().skip(1) {
+            let (found, is_whole) = pair.offsets(index);
+            let behind = match (is_whole, known) {
+                (Some(true), Some(known)) => {
+                    whole += 1;
+                    all.partition_point(|offset| *offset <= known)
+                }
+                _ => all.len() - found.len(),
+            };
+            assert_eq!(found, all[behind..], "session {index} of seed {seed}");
+        }
+        assert!(pair.desks.iter().all(|desk| {
+            let mut heard = desk.heard.values().flatten();
+            heard.all(|one| !matches!(one, Heard::Lost | Heard::Failed))
+        }));
+    }
+    assert!(whole > 1_000, "{whole} came back");
+}

@@ -1,0 +1,272 @@
+//! A node of two workers, with lanes between them, on engines that the test drives.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_hub::{
+    Answer, Budget, Caller, ChannelName, Class, ConnectionId, Delivery, Event, History, Hub,
+    Instruction, Joined, Mail, Namespace, Namespaces, Options, Outlet, Payload, PayloadKind,
+    PayloadRef, Publication, Recovery, Since, SubscribeOptions, Ticket, Wildcards, WorkerId,
+};
+
+use crate::common::{name, session};
+use crate::unruly::{Broken, Unruly};
+
+/// What one session has been given, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Joined(Option<Box<Joined>>),
+    Failed,
+    Item(u64, String),
+    Lost,
+}
+
+#[derive(Default)]
+pub(crate) struct Desk {
+    sent: VecDeque<(WorkerId, Mail)>,
+    pub(crate) heard: BTreeMap<u32, Vec<Heard>>,
+}
+
+impl Desk {
+    fn hear(&mut self, session: ConnectionId, heard: Heard) {
+        self.heard.entry(session.index).or_default().push(heard);
+    }
+}
+
+impl Outlet for Desk {
+    fn mail(&mut self, to: WorkerId, mail: Mail) {
+        self.sent.push_back((to, mail));
+    }
+    fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+        true
+    }
+    fn mail_done(&mut self, _: WorkerId, _: Class) {}
+    fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
+        let text = String::from_utf8_lossy(delivery.payload.bytes).into_owned();
+        let offset = delivery.position.map_or(0, |position| position.offset);
+        self.hear(session, Heard::Item(offset, text));
+    }
+    fn answer(&mut self, session: ConnectionId, _: Ticket, answer: Answer) {
+        match answer {
+            Answer::Subscribed(joined) => self.hear(session, Heard::Joined(joined)),
+            Answer::Failed => self.hear(session, Heard::Failed),
+            _ => {}
+        }
+    }
+    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
+    fn instructed(&mut self, _: Caller, _: &Arc<Instruction>) {}
+    fn lost(&mut self, session: ConnectionId, _: &Arc<str>) {
+        self.hear(session, Heard::Lost);
+    }
+}
+
+/// Two workers. Sessions of even index are those of the first.
+pub(crate) struct Pair {
+    pub(crate) hubs: [Hub<Unruly>; 2],
+    pub(crate) desks: [Desk; 2],
+}
+
+pub(crate) fn publication(text: &str) -> Publication {
+    Publication {
+        payload: Payload {
+            kind: PayloadKind::Text,
+            bytes: Bytes::copy_from_slice(text.as_bytes()),
+        },
+        position: None,
+        at_ms: 0,
+        event: Event::Published,
+        info: None,
+    }
+}
+
+/// Joins at these places.
+pub(crate) fn since(offsets: &[u64]) -> Option<Arc<[Since]>> {
+    let since = |offset: &u64| Since {
+        epoch: None,
+        offset: *offset,
+    };
+    (!offsets.is_empty()).then(|| offsets.iter().map(since).collect())
+}
+
+impl Pair {
+    pub(crate) fn new(seed: u64) -> Self {
+        let history = |recovery| {
+            Some(History {
+                size: 1_000,
+                ttl_ms: 60_000,
+                position_ttl_ms: 60_000,
+                recovery,
+                budget: Budget::COMMON,
+            })
+        };
+        let mut namespaces = Namespaces::with_wildcards(Wildcards::new(["news"]));
+        for (name, recovery) in [
+            ("kept", Recovery::Missed),
+            ("news", Recovery::Missed),
+            ("latest", Recovery::Latest),
+        ] {
+            let namespace = Namespace {
+                history: history(recovery),
+                ..Namespace::default()
+            };
+            namespaces.insert(name, namespace);
+        }
+        let namespaces = Arc::new(namespaces);
+        let hub = |worker| {
+            let mut engine = Unruly::new(seed + u64::from(worker), Broken::Nothing);
+            engine.is_late = true;
+            let mut hub = Hub::with_engine(WorkerId(worker), 2, 7, Options::default(), engine);
+            hub.set_history(Arc::clone(&namespaces), usize::MAX);
+            hub
+        };
+        Self {
+            hubs: [hub(0), hub(1)],
+            desks: [Desk::default(), Desk::default()],
+        }
+    }
+
+    /// Channels remember no more.
+    pub(crate) fn forget_history(&mut self) {
+        for hub in &mut self.hubs {
+            let namespaces = Namespaces::with_wildcards(Wildcards::new(["news"]));
+            hub.set_history(Arc::new(namespaces), usize::MAX);
+        }
+    }
+
+    pub(crate) fn home(&self, channel: &str) -> usize {
+        usize::from(self.hubs[0].home_of(name(channel)).0)
+    }
+
+    /// The engine of the channel's home.
+    pub(crate) fn engine(&mut self, channel: &str) -> &mut Unruly {
+        let home = self.home(channel);
+        self.hubs[home].engine()
+    }
+
+    pub(crate) fn subscribe(&mut self, index: u32, channel: &str, places: &[u64]) {
+        let joining = SubscribeOptions {
+            since: since(places),
+            ..SubscribeOptions::default()
+        };
+        let worker = index as usize % 2;
+        let (hub, desk) = (&mut self.hubs[worker], &mut self.desks[worker]);
+        hub.subscribe(session(index), name(channel), Ticket(1), &joining, desk)
+            .expect("there is room");
+    }
+
+    pub(crate) fn unsubscribe(&mut self, index: u32, channel: &str) -> bool {
+        let worker = index as usize % 2;
+        let (hub, desk) = (&mut self.hubs[worker], &mut self.desks[worker]);
+        hub.unsubscribe(session(index), name(channel), desk)
+    }
+
+    pub(crate) fn close(&mut self, index: u32) {
+        let worker = index as usize % 2;
+        self.hubs[worker].close(session(index), &mut self.desks[worker]);
+    }
+
+    /// Publishes at the channel's home.
+    pub(crate) fn publish(&mut self, channel: &str, text: &str) {
+        let home = self.home(channel);
+        let payload = PayloadRef {
+            kind: PayloadKind::Text,
+            bytes: text.as_bytes(),
+        };
+        let channel: ChannelName<'_> = name(channel);
+        self.hubs[home]
+            .publish(None, channel, payload, None, &mut self.desks[home])
+            .expect("there is room");
+    }
+
+    /// Delivers one mail of a worker. False if it has sent none.
+    pub(crate) fn carry(&mut self, from: usize) -> bool {
+        let Some((to, mail)) = self.desks[from].sent.pop_front() else {
+            return false;
+        };
+        let to = usize::from(to.0);
+        let sender = WorkerId(from as u16);
+        self.hubs[to].receive(sender, mail, &mut self.desks[to]);
+        true
+    }
+
+    /// Has an engine report one thing. False if there is none.
+    pub(crate) fn report(&mut self, worker: usize) -> bool {
+        let has_arrived = self.hubs[worker].engine().arrive();
+        self.take_reports(worker);
+        has_arrived
+    }
+
+    /// Sessions are handed their answers before anything else is done: nothing is delivered within the same call.
+    fn take_reports(&mut self, worker: usize) {
+        loop {
+            let desk = &mut self.desks[worker];
+            let before: BTreeMap<u32, usize> = desk
+                .heard
+                .iter()
+                .map(|(index, heard)| (*index, heard.len()))
+                .collect();
+            let is_early = self.hubs[worker].take_reports(desk);
+            for (index, heard) in &desk.heard {
+                let new = &heard[before.get(index).copied().unwrap_or(0)..];
+                let joined = new.iter().position(|one| matches!(one, Heard::Joined(_)));
+                assert!(
+                    joined.is_none_or(|place| place + 1 == new.len()),
+                    "{index} hears more before it knows what it has joined: {new:?}"
+                );
+            }
+            if !is_early {
+                return;
+            }
+        }
+    }
+
+    /// Delivers everything that is in flight.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            let mut is_quiet = true;
+            for worker in 0..2 {
+                while self.carry(worker) {
+                    is_quiet = false;
+                }
+                while self.report(worker) {
+                    is_quiet = false;
+                }
+                let desk = &mut self.desks[worker];
+                while self.hubs[worker].sweep(1_000, desk) {}
+            }
+            if is_quiet {
+                break;
+            }
+        }
+        for hub in &self.hubs {
+            let under_way: Vec<_> = hub.under_way().collect();
+            assert!(under_way.is_empty(), "stuck: {under_way:?}");
+        }
+    }
+
+    pub(crate) fn heard(&self, index: u32) -> &[Heard] {
+        let heard = self.desks[index as usize % 2].heard.get(&index);
+        heard.map_or(&[], Vec::as_slice)
+    }
+
+    /// The offsets that a session has, recovered and live, and whether its recovery was whole.
+    pub(crate) fn offsets(&self, index: u32) -> (Vec<u64>, Option<bool>) {
+        let (mut offsets, mut is_whole) = (Vec::new(), None);
+        for one in self.heard(index) {
+            match one {
+                Heard::Joined(Some(joined)) => {
+                    let Some(recovered) = &joined.recovered else {
+                        continue;
+                    };
+                    is_whole = Some(recovered.is_whole);
+                    let missed = recovered.publications.iter();
+                    offsets.extend(missed.filter_map(|one| Some(one.position?.offset)));
+                }
+                Heard::Item(offset, _) => offsets.push(*offset),
+                Heard::Joined(None) | Heard::Failed | Heard::Lost => {}
+            }
+        }
+        (offsets, is_whole)
+    }
+}
