@@ -72,6 +72,7 @@ fn what_belongs_to_the_order_of_a_channel_stays_on_its_node() {
         Mail::Unsubscribe {
             channel: "news".into(),
             client: None,
+            registration: None,
         },
     ] {
         let words = format!("{mail:?}");

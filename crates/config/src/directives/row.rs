@@ -213,7 +213,7 @@ pub(crate) struct Directive {
 
 impl Directive {
     /// Returns the handlers that it means something to; none where it means something to all.
-    pub fn handlers(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn handlers(&self) -> impl Iterator<Item = &'static str> {
         let is_meant = move |word: &str, name: &str| match word {
             EACH_PROTOCOL => protocol(name).is_some(),
             ITS_PROTOCOLS => protocol(name).is_some_and(|protocol| protocol.takes(self.name)),
@@ -224,7 +224,7 @@ impl Directive {
     }
 
     /// Whether it means something to a handler.
-    pub fn concerns(&self, handler: &str) -> bool {
+    pub(crate) fn concerns(&self, handler: &str) -> bool {
         self.handlers.is_empty() || self.handlers().any(|one| one == handler)
     }
 }

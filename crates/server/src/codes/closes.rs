@@ -178,11 +178,25 @@ pub(super) const CLOSES: &[Row] = &[
         TURNED_AWAY,
     ),
     row(
+        CloseCode::Unavailable.code(),
+        CloseCode::Unavailable.words(),
+        "a channel of the handshake can't be subscribed to for now; try again",
+        &[],
+        "",
+    ),
+    row(
         CloseCode::Expired.code(),
         CloseCode::Expired.words(),
         "what said who the client is has expired, a token or the hook's answer with `expire_at`; come back with a new one",
         &["route.identity", "jwt.leeway"],
         "veche_tokens_expired_total",
+    ),
+    row(
+        CloseCode::InsufficientState.code(),
+        CloseCode::InsufficientState.words(),
+        "publications of a channel may be missing and can't be recovered; come back and load the state",
+        &[],
+        "",
     ),
     row(
         CloseCode::Disconnected.code(),
