@@ -26,7 +26,7 @@ BINARIES = {
     "load::timing": {"place": ALONE},
     "server::bench": {"place": ALONE},
     "server::served": {},
-    "load::truth": {"cores": 0.5},
+    "load::truth": {"place": ALONE},
     "server::supervisor": {"cores": 0.5},
     "net::driver": {"cores": 0.5},
     "outbound::http": {"cores": 0.5},
