@@ -396,6 +396,10 @@ pub struct Route {
 
 /// Who answers on a route, with what only that handler knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are as many as routes, and most are sessions"
+)]
 pub enum Handler {
     /// Sessions of a client protocol.
     Session {

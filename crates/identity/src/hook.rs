@@ -151,7 +151,7 @@ impl BackEnd {
             warnings,
         } = &mut *state;
         let refused = gate.ended(said.ending, client, now_ms);
-        let next = gate.next();
+        let next = gate.start_next();
         let asking = questions.answered(&digest, &mut said.finding);
         let digests = refused.iter().flatten().map(|get| &get.digest);
         let unanswered = questions.unanswered(digests);

@@ -187,8 +187,10 @@ impl Header {
 
 /// Kind, source, sequence number and time limit.
 type Fields = ([u8; 2], [u8; 8], [u8; 8], [u8; 4]);
+/// The version, and the fields of the header.
+type Versioned = ([u8; 2], Fields);
 
-fn split(bytes: &[u8]) -> Option<(([u8; 2], Fields), &[u8])> {
+fn split(bytes: &[u8]) -> Option<(Versioned, &[u8])> {
     let rest = bytes.strip_prefix(&MAGIC)?;
     let (version, rest) = rest.split_first_chunk()?;
     let (kind, rest) = rest.split_first_chunk()?;

@@ -12,11 +12,11 @@ use veche_runtime::wire::{
     WelcomeHead, encode,
 };
 
+/// Heads and payloads of frames.
+type Frames = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Decodes a stream that comes in pieces of these lengths.
-fn decode(
-    wire: &[u8],
-    mut piece: impl FnMut(usize) -> usize,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>, FrameError> {
+fn decode(wire: &[u8], mut piece: impl FnMut(usize) -> usize) -> Result<Frames, FrameError> {
     let mut decoder = Decoder::new(Limits::default());
     let mut frames = Vec::new();
     let mut rest = wire;
@@ -31,7 +31,7 @@ fn decode(
     Ok(frames)
 }
 
-fn all_ways(wire: &[u8], mut check: impl FnMut(&str, Result<Vec<(Vec<u8>, Vec<u8>)>, FrameError>)) {
+fn all_ways(wire: &[u8], mut check: impl FnMut(&str, Result<Frames, FrameError>)) {
     check("whole", decode(wire, |rest| rest));
     check("byte by byte", decode(wire, |_| 1));
     for size in 2..20 {

@@ -81,6 +81,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-logging",
             "veche-outbound",
             "veche-proto",
+            "veche-runtime",
             "veche-script",
             "veche-store",
             "veche-tls",

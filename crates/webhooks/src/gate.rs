@@ -69,7 +69,7 @@ impl<T> Gate<T> {
     }
 
     /// Takes the next request that is to be made now.
-    pub fn next(&mut self) -> Option<T> {
+    pub fn start_next(&mut self) -> Option<T> {
         if self.under_way == self.concurrency {
             return None;
         }
@@ -85,7 +85,7 @@ impl<T> Gate<T> {
     }
 
     /// Returns the number of requests that are under way or queued.
-    pub fn len(&self) -> usize {
+    pub fn pending(&self) -> usize {
         self.under_way + self.queue.len()
     }
 }
@@ -103,21 +103,21 @@ mod tests {
         let mut gate = gate(2);
         let admitted = [1, 2, 3, 4, 5].map(|n| gate.admit(n));
         assert_eq!(admitted, [Some(1), Some(2), None, None, None]);
-        assert_eq!(gate.next(), None);
+        assert_eq!(gate.start_next(), None);
         let mut next = || {
             assert_eq!(gate.ended(Some(Ending::Answered), "", 0), None);
-            gate.next()
+            gate.start_next()
         };
         assert_eq!(
             [next(), next(), next(), next()],
             [Some(3), Some(4), Some(5), None]
         );
-        assert_eq!(gate.len(), 1);
+        assert_eq!(gate.pending(), 1);
         assert_eq!([6, 7, 8].map(|n| gate.admit(n)), [Some(6), None, None]);
         assert_eq!(gate.ended(None, "", 0), None);
         let has_expired = |n: &u32| *n != 8;
         assert_eq!(gate.expire(has_expired), [7]);
-        assert_eq!(gate.next(), Some(8));
+        assert_eq!(gate.start_next(), Some(8));
     }
 
     #[test]
@@ -127,10 +127,10 @@ mod tests {
             let _ = gate.admit(n);
         }
         assert_eq!(gate.ended(Some(Ending::Unavailable), "", 0), None);
-        assert_eq!(gate.next(), Some(2));
+        assert_eq!(gate.start_next(), Some(2));
         let refused = gate.ended(Some(Ending::Unavailable), "", 0);
         assert_eq!(refused.expect("it has opened"), [3, 4]);
-        assert!(gate.is_open() && gate.next().is_none());
+        assert!(gate.is_open() && gate.start_next().is_none());
         assert!(!gate.may_ask(999) && gate.may_ask(1000));
         assert_eq!(gate.admit(5), Some(5), "none is under way");
     }

@@ -18,6 +18,10 @@ impl<M> WorkerMessage<M> {
     ///
     /// # Errors
     /// It is for workers of one node only.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the error is the message itself, which goes another way"
+    )]
     pub fn into_node_message(self, from: WorkerId, to: WorkerId) -> Result<Message, Self> {
         match self {
             Self::Hub(mail) => mail_between_nodes(mail, from, to).map_err(Self::Hub),
@@ -80,6 +84,10 @@ fn personal(user: &str) -> Arc<str> {
     format!("{PERSONAL}{user}").into()
 }
 
+#[expect(
+    clippy::result_large_err,
+    reason = "the error is the message itself, which goes another way"
+)]
 fn mail_between_nodes(mail: Mail, from: WorkerId, to: WorkerId) -> Result<Message, Mail> {
     let caller = |worker: WorkerId, session: ConnectionId, ticket| Caller {
         worker,

@@ -1,8 +1,9 @@
 //! A carrier of values: two queues in memory.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use veche_nodes::{Carrier, Envelope, Full, NodeId};
 
 use super::{CREDITS, Pair};
@@ -19,13 +20,9 @@ pub(crate) struct Lane {
     into: Arc<Mutex<Direction>>,
 }
 
-fn locked(direction: &Mutex<Direction>) -> MutexGuard<'_, Direction> {
-    direction.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Carrier for Lane {
     fn send(&mut self, _: NodeId, envelope: Envelope) -> Result<(), Full> {
-        let mut out = locked(&self.out);
+        let mut out = self.out.lock();
         if envelope.message.is_data() {
             if out.unfinished == CREDITS {
                 return Err(Full(Box::new(envelope)));
@@ -37,11 +34,11 @@ impl Carrier for Lane {
     }
 
     fn receive(&mut self) -> Option<Envelope> {
-        locked(&self.into).messages.pop_front()
+        self.into.lock().messages.pop_front()
     }
 
     fn finished(&mut self, _: NodeId) {
-        locked(&self.into).unfinished -= 1;
+        self.into.lock().unfinished -= 1;
     }
 }
 
@@ -62,7 +59,7 @@ impl Pair for Lane {
 
     fn cut(one: &mut Self, _: &mut Self) {
         for direction in [&one.out, &one.into] {
-            *locked(direction) = Direction::default();
+            *direction.lock() = Direction::default();
         }
     }
 }

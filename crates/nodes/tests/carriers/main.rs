@@ -1,5 +1,7 @@
 //! The clauses of the carriers' contract, on a carrier of values within a process and on one of bytes over a Unix socket.
 
+#[path = "../../../../tests/now.rs"]
+mod clock;
 #[path = "../samples/mod.rs"]
 mod samples;
 
@@ -7,8 +9,9 @@ mod lane;
 mod socket;
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use clock::now;
 use veche_nodes::{Arrival, Carrier, Envelope, Followed, Full, Message, NodeId, Numbers};
 
 /// The two nodes.
@@ -54,7 +57,7 @@ fn exchange(mut carrier: impl Carrier, me: NodeId, other: NodeId) {
     let mut expected = messages().map(|message| others.envelope(message, 0));
     let mut next = outgoing.next();
     let (mut received, mut unfinished) = (0, 0);
-    let begin = Instant::now();
+    let begin = now();
     while next.is_some() || received < MESSAGES {
         assert!(begin.elapsed() < PATIENCE, "{received} have arrived");
         if let Some(envelope) = next.take() {
@@ -95,8 +98,8 @@ fn exchange(mut carrier: impl Carrier, me: NodeId, other: NodeId) {
     }
     (0..unfinished).for_each(|_| carrier.finished(other));
     // What is finished last reaches the other one too.
-    let end = Instant::now() + Duration::from_millis(20);
-    while Instant::now() < end {
+    let end = now() + Duration::from_millis(20);
+    while now() < end {
         assert_eq!(carrier.receive(), None);
         thread::yield_now();
     }
@@ -111,7 +114,7 @@ fn order_once_and_credit<P: Pair>() {
 }
 
 fn received(carrier: &mut impl Carrier) -> Envelope {
-    let begin = Instant::now();
+    let begin = now();
     loop {
         match carrier.receive() {
             Some(envelope) => return envelope,
@@ -139,7 +142,7 @@ fn credits_hold_back_data_alone<P: Pair>() {
     assert_eq!(a.send(B, held.clone()), Err(Full(Box::new(held.clone()))));
     b.finished(A);
     // The credit is on its way until then.
-    let begin = Instant::now();
+    let begin = now();
     while a.send(B, held.clone()).is_err() {
         assert_eq!(a.receive(), None);
         assert!(begin.elapsed() < PATIENCE, "no credit returns");

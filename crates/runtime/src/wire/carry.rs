@@ -141,7 +141,7 @@ impl Carrier {
     }
 
     fn place(self, place: Option<Place>) -> Option<Place> {
-        place.or_else(|| match self.origin {
+        place.or(match self.origin {
             Origin::Handshake(id) | Origin::Connection(id) | Origin::Request(id) => Some(Place {
                 worker: self.worker,
                 index: id.index,

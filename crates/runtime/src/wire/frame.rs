@@ -109,14 +109,13 @@ impl Decoder {
                 self.partial = Vec::new();
             }
         }
-        if self.partial.is_empty() {
-            if let Some((head, bytes)) = self.lengths_of(input)?
-                && input.len() >= bytes
-            {
-                let (frame, rest) = input.split_at(bytes);
-                *input = rest;
-                return Ok(Some(Frame::of(frame, head)));
-            }
+        if self.partial.is_empty()
+            && let Some((head, bytes)) = self.lengths_of(input)?
+            && input.len() >= bytes
+        {
+            let (frame, rest) = input.split_at(bytes);
+            *input = rest;
+            return Ok(Some(Frame::of(frame, head)));
         }
         self.take(input, PREFIX_BYTES);
         let prefix = std::mem::take(&mut self.partial);

@@ -334,6 +334,10 @@ impl<'a> ResultHead<'a> {
 
 /// A frame to a worker, as the worker reads it.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an event is the usual frame, and is not stored"
+)]
 pub enum ToWorker<'a> {
     /// The worker may begin.
     Welcome(WelcomeHead<'a>),
@@ -351,7 +355,7 @@ impl<'a> ToWorker<'a> {
     /// Reads a frame from Veche.
     ///
     /// # Errors
-    /// The frame is malformed: whoever sends it is not Veche.
+    /// The frame is malformed, so its sender is not Veche.
     pub fn read(frame: Frame<'a>) -> Result<Self, Malformed> {
         let envelope: Envelope = json(frame)?;
         Ok(match envelope.kind {

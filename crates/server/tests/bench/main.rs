@@ -1,6 +1,8 @@
 //! `veche bench` as its users meet it: the real program against the real server and against bad ones, its reports, its
 //! one line of complaint and its exit code.
 
+#![expect(clippy::duplicate_mod, reason = "both parts have the clock of tests")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

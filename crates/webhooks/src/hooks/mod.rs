@@ -230,7 +230,7 @@ impl BackEnd {
     fn may_ask(&self) -> Result<(), Asked> {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
-        if state.gate.len() >= self.options.waiting as usize {
+        if state.gate.pending() >= self.options.waiting as usize {
             return Err(Asked::Crowded);
         }
         if !state.gate.may_ask(now_ms) {
@@ -283,7 +283,7 @@ impl BackEnd {
         let mut state = self.state.lock();
         let refused = state.gate.ended(said.ending, client, now_ms);
         let expired = state.gate.expire(|pending| pending.has_expired(now_ms));
-        let next = state.gate.next();
+        let next = state.gate.start_next();
         let trouble = said.trouble.as_ref();
         let trouble = trouble.filter(|_| state.warnings.is_due(now_ms) || refused.is_some());
         drop(state);

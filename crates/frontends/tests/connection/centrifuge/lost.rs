@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ann, ask, connect, take};
+use super::{ann, ask, connect, in_seconds, take};
 use crate::world::wire::{Said, post, response, responses, said, text};
 use crate::world::{INTERNAL, PUBLIC, PUSH, World};
 
@@ -89,7 +89,8 @@ fn push_users_and_sessions_of_applications_come_back() {
 #[test]
 fn a_response_of_events_ends() {
     let mut world = super::world(2);
-    let pass = super::token(&json!({ "sub": "ann" }));
+    let exp = in_seconds(&world, 600);
+    let pass = super::token(&json!({ "sub": "ann", "exp": exp }));
     let target = format!("/centrifuge/tokens/uni_sse?token={pass}");
     let (peer, first) = super::streams::open(&mut world, 1, &crate::world::wire::get(&target));
     assert!(!first.is_empty());
