@@ -160,7 +160,9 @@ fn command_line(names: &mut Names) {
 fn codes(names: &mut Names) {
     let page = read("docs/reference/codes.md");
     let mut kind = "";
-    for line in page.lines() {
+    // Before it is the overview, which has the same numbers and texts with names of the sources.
+    let (_, sections) = page.split_once("\n## Close codes").expect("the section");
+    for line in format!("## Close codes{sections}").lines() {
         if let Some(title) = line.strip_prefix("## ") {
             kind = match title {
                 _ if title.starts_with("Close codes") || title.starts_with("WebSockets") => "close",
@@ -208,7 +210,7 @@ fn hooks(names: &mut Names) {
         ("events/wire.rs", "Wire", "json events"),
         ("events/wire.rs", "Event", "json events.events[]"),
     ] {
-        let source = read(&format!("crates/server/src/{file}"));
+        let source = read(&format!("crates/webhooks/src/{file}"));
         let start = source
             .find(&format!("\nstruct {name}"))
             .unwrap_or_else(|| panic!("{file} has no struct {name}"));
