@@ -237,6 +237,7 @@ PARTS = {
         long("simulator", 1800, "sim::worlds", "promises --nocapture", VECHE_SIM_STEPS="10000000", VECHE_SIM_FROM=f"{int(time.time())}000"),
     ),
     "fuzz-parsers": (setup("setup-fuzz"), fuzz("http_body http_head proxy_header sealed websocket_client websocket_server")),
+    "fuzz-wires": (setup("setup-fuzz"), fuzz("nodes runtime")),
     "fuzz-server": (setup("setup-fuzz"), fuzz("centrifuge connection reload script session table")),
 }
 SETS = {"check": CHECK, "quick": QUICK}
