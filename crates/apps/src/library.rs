@@ -67,7 +67,7 @@ impl Volume {
         &self.program.app.name
     }
 
-    /// Returns what is said where it can't be run.
+    /// Formats an error that prevents the application from running.
     pub(super) fn failed(&self, error: &dyn std::fmt::Display) -> String {
         format!("app {:?}: {error}", self.name())
     }

@@ -64,7 +64,7 @@
 //!   node, where only users count.
 //! * `lease`: members are valid as long as the lease of their node, which the engine renews. An engine that has lost them
 //!   takes them from [`Catalog::members`] again. One node reports members whose lease has ended ([`Report::Departed`]).
-//! * `presence`: who is in a channel, and how many, is a question to the engine, which may answer later.
+//! * `presence`: the members of a channel and their number are a query to the engine, which may answer later.
 //!
 //! An engine knows no socket or clock here: what it sends and receives is carried by its owner, which calls
 //! [`Hub::take_reports`](crate::Hub::take_reports) once reports have arrived.
@@ -186,7 +186,7 @@ pub trait Engine {
         Step::Done(true)
     }
 
-    /// Returns who is in a channel; `here` are the members of this node.
+    /// Returns the members of a channel; `here` are those of this node.
     fn presence(
         &mut self,
         here: Members<'_>,

@@ -56,7 +56,7 @@ pub enum What {
     Empty,
 }
 
-/// What an event is about, in the words in which back ends and applications are told.
+/// The fields of an event, as back ends and applications receive them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About<'e> {
     /// The event's name.
@@ -67,7 +67,7 @@ pub struct About<'e> {
     pub user: Option<&'e str>,
     /// The client's id.
     pub client: Option<&'e str>,
-    /// What is known of the connection, as JSON.
+    /// The public data of the connection, as JSON.
     pub info: Option<&'e [u8]>,
 }
 

@@ -282,7 +282,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: the channel is not followed. Workers take the subscriptions back that they are told of.
+    /// Home: the channel is not followed: its pending subscriptions are refused, on other workers by [`Mail::Refused`].
     fn refuse_joins(&mut self, index: u32, outlet: &mut impl Outlet) {
         let Some(pending) = self.joins.get_mut(&index) else {
             return;
@@ -367,7 +367,7 @@ impl<E: Engine> Hub<E> {
         self.engine.read_since(slot, read);
     }
 
-    /// Home: keeps an item that is about to be fed for those who wait for a read.
+    /// Home: keeps an item that is about to be fed for subscribers that wait for a read.
     pub(crate) fn note_for_joins(&mut self, index: u32, slot: u32, publication: &Publication) {
         if let Some(pending) = self.joins.get_mut(&index) {
             let before = self.engine.position(slot).offset;
@@ -375,7 +375,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: a read has come back: those whom it reaches join.
+    /// Home: a read has come back: the subscribers that it covers join.
     pub(crate) fn settle_joins(
         &mut self,
         index: u32,

@@ -73,7 +73,7 @@ pub enum Mail {
         /// From `Subscribe`, if that was not answered yet.
         registration: Option<Registration>,
     },
-    /// From the home: the subscriber is not counted, and the worker has to take it back.
+    /// From the home: the engine can't follow the channel; the worker removes the subscription.
     Refused {
         /// From `Subscribe`.
         session: ConnectionId,

@@ -122,7 +122,7 @@ impl<E: Engine> Hub<E> {
                 let absent = (Arc::clone(name), Arc::clone(client));
                 presence.leaving.insert(key, absent);
             }
-            // Others of the same user are still there, and he is who was told.
+            // The user has other connections and subscribers track only the user: nothing to announce.
             Departure::Quiet | Departure::Gone => {
                 let name = Arc::clone(name);
                 let is_by_user = namespace.leave_delay_ms > 0;
@@ -200,7 +200,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: who is in a channel, or how many, as `ask` has it. `None`: the answer comes with a report of the engine.
+    /// Home: reads the members of a channel, or their number, by `ask`. `None`: the engine answers with a report.
     pub(crate) fn ask_presence<T>(
         &mut self,
         channel: &str,

@@ -31,7 +31,7 @@ pub struct Published {
 }
 
 impl Default for Published {
-    /// It goes to nobody.
+    /// It has no receivers.
     fn default() -> Self {
         Self {
             handed: Some(0),

@@ -1,39 +1,39 @@
-//! Users and tokens that are not let in, by the word of the back end.
+//! Bans of users and revocations of tokens, as back ends order them.
 
 use serde::{Deserialize, Serialize};
 
-/// What the back end says of users and tokens. Each holds until it is taken back, or until its time, in seconds since
-/// 1970.
+/// An order of the back end about a user or a token. It is in force until it is revoked or expires; times are in seconds
+/// since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Block {
-    /// The user is not let in.
+    /// Refuses connections of a user.
     User {
-        /// Whom.
+        /// The name of the user to refuse.
         user: String,
-        /// Until then; `None`: until he is let in again.
+        /// When the ban expires; `None`: not before the user is allowed again.
         until_s: Option<u64>,
     },
-    /// He is let in again.
+    /// Allows a banned user to connect again.
     #[serde(rename = "user_allowed")]
     UserNoMore {
-        /// Whom.
+        /// The name of the user to allow.
         user: String,
     },
-    /// A token does not hold.
+    /// Revokes a token.
     Token {
         /// Its `jti` (RFC 7519, section 4.1.7).
         id: String,
-        /// Until then; `None`: for ever.
+        /// When the revocation expires; `None`: never.
         until_s: Option<u64>,
     },
-    /// Tokens of a user do not hold.
+    /// Revokes tokens of a user.
     TokensOf {
-        /// Whose.
+        /// The name of the tokens' user.
         user: String,
         /// Those that were issued before, by `iat` (RFC 7519, section 4.1.6), and those that don't say when.
         issued_before_s: u64,
-        /// Until then; `None`: for ever.
+        /// When the revocation expires; `None`: never.
         until_s: Option<u64>,
     },
 }

@@ -8,8 +8,7 @@
 //! * `once`: while the link lasts, each message arrives once, and equal to what was sent.
 //! * `credit`: a data message ([`Message::is_data`](crate::Message::is_data)) takes a credit, which
 //!   [`Carrier::finished`] gives back on the other side. Without one it stays with the sender, as [`Full`], until
-//!   credits return. Other messages need none, so answers and commands overtake nobody's back pressure and never wait for
-//!   it.
+//!   credits return. Other messages need none, so answers and commands never wait for it.
 //! * `gap`: a link may break at any time and loses what was under way, whole messages only. The numbers of what arrives
 //!   later show whether a command is missing: see [`Numbers`](crate::Numbers). How the command is had again (a log that
 //!   is read, or a node that is asked) is the carrier's matter.

@@ -11,28 +11,28 @@ use crate::wire;
 /// The most connections that are listed at once.
 pub const CONNECTED_MAX: usize = 1000;
 
-/// A connection, as a back end is told of it.
+/// A connection, as back ends see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connected {
     /// Its id: its protocol's own, or one that tells it apart from others here.
     pub client: Box<str>,
-    /// Empty: it has none.
+    /// The user; empty for an anonymous connection.
     pub user: Box<str>,
-    /// What it speaks.
+    /// The handler of its route, such as `push`.
     pub handler: Cow<'static, str>,
-    /// How it comes.
+    /// What carries its messages, such as `websocket`.
     pub transport: Cow<'static, str>,
-    /// In which encoding, where its protocol has several.
+    /// The encoding of its messages, where the protocol has several.
     pub protocol: Cow<'static, str>,
     /// The path of its route.
     pub route: Box<str>,
-    /// Whose it is, as far as proxies are believed.
+    /// The client's address, as trusted proxies determine it.
     pub address: IpAddr,
-    /// What the client says it is: a name and a version, where its protocol has them.
+    /// The name that the client gives itself, where its protocol has one.
     pub name: Box<str>,
-    /// See [`name`](Self::name).
+    /// The version that the client gives itself.
     pub version: Box<str>,
-    /// What it is subscribed to.
+    /// The channels that it is subscribed to.
     #[serde(with = "wire::texts")]
     pub channels: Box<[Arc<str>]>,
 }
@@ -45,7 +45,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// One more; `false` if there are too many, whatever else comes.
+    /// Adds a connection; `false` once the list exceeds [`CONNECTED_MAX`].
     pub fn push(&mut self, one: Connected) -> bool {
         match self.all.len() < CONNECTED_MAX {
             true => self.all.push(one),

@@ -102,7 +102,7 @@ pub enum Ignored {
     /// They are more than [`MESSAGE_BYTES_MAX`].
     #[error("a message between nodes of more than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
-    /// Another major version.
+    /// The major version differs; with that version.
     #[error("a message between nodes of version {0}")]
     OtherVersion(u8),
     /// A kind or a variant that this version does not know.
@@ -129,7 +129,7 @@ pub struct IgnoredCounts {
 }
 
 impl IgnoredCounts {
-    /// Counts one.
+    /// Counts one ignored message by its reason.
     pub fn add(&mut self, ignored: Ignored) {
         let count = match ignored {
             Ignored::Foreign => &mut self.foreign,

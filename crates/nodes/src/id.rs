@@ -1,4 +1,4 @@
-//! Nodes; tickets: how requests are told apart; callers: where their answers go.
+//! Ids of nodes, tickets of requests, and the callers that answers go to.
 
 use std::fmt;
 

@@ -13,19 +13,19 @@ use crate::{
 /// A message between nodes; the [crate](crate)'s text says what each promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// The node is there.
+    /// Announces the node, every few seconds.
     Announce(Box<Announcement>),
     /// The node has ended, and has no connections any more.
     Leave,
-    /// Do this to the connections of a user.
+    /// Orders an action on the connections of a user.
     Instruct(UserCommand),
     /// Keep a user or a token out, or let a user in again.
     Block(BlockCommand),
-    /// List connections.
+    /// Asks for a list of connections.
     Connections(Arc<Census>),
-    /// List channels.
+    /// Asks for a list of channels.
     Channels(ChannelsQuery),
-    /// Tell whether a user is there.
+    /// Asks whether a user is connected.
     UserStatus(UserStatusQuery),
     /// The answer to one of the above.
     Answer(Reply),
@@ -35,7 +35,7 @@ pub enum Message {
     App(AppMessage),
 }
 
-/// What a node tells of itself.
+/// The state that a node publishes about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// The name that its configuration gives it.
@@ -44,9 +44,9 @@ pub struct Announcement {
     pub version: Box<str>,
     /// A hash of the settings on which nodes have to agree.
     pub settings: u64,
-    /// Since its start, in seconds.
+    /// The time since its start, in seconds.
     pub uptime_s: u64,
-    /// Its sessions.
+    /// The number of its open sessions.
     pub clients: u64,
     /// Users among them; a user with connections to two nodes is counted by both.
     pub users: u64,
@@ -64,7 +64,7 @@ pub struct UserCommand {
     /// The user.
     #[serde(with = "wire::text")]
     pub user: Arc<str>,
-    /// What is to be done, and to which of the user's connections.
+    /// The action, and the connections of the user that it applies to.
     #[serde(with = "wire::shared")]
     pub instruction: Arc<Instruction>,
     /// Gets [`Answer::Instructed`].
@@ -83,7 +83,7 @@ pub struct BlockCommand {
 /// See [`Message::Channels`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelsQuery {
-    /// Which names.
+    /// The pattern of their names.
     #[serde(with = "wire::shared")]
     pub pattern: Arc<Glob>,
     /// Gets [`Answer::Channels`].
@@ -109,7 +109,7 @@ pub struct Reply {
     pub answer: Answer,
 }
 
-/// What a node answers.
+/// The answer of a node to a query or command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -134,7 +134,7 @@ pub struct AppMessage {
     /// The name of the application.
     #[serde(with = "wire::text")]
     pub app: Arc<str>,
-    /// In this order.
+    /// The orders, to be carried out in sequence.
     pub orders: Vec<AppOrder>,
 }
 
@@ -149,7 +149,7 @@ pub struct Place {
     pub session: ConnectionId,
 }
 
-/// What an application has done with connections elsewhere.
+/// An order of an application for connections on another node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AppOrder {
@@ -177,14 +177,14 @@ pub enum AppOrder {
     Find {
         /// The user.
         user: String,
-        /// The most that are wanted.
+        /// The maximum number of connections to return.
         limit: u32,
         /// Gets [`Found`](Self::Found).
         caller: AppCaller,
     },
     /// The answer to [`Find`](Self::Find).
     Found {
-        /// Asked for them.
+        /// The call that asked for them.
         caller: AppCaller,
         /// Connections of the node that answers.
         places: Vec<Place>,

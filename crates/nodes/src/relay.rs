@@ -8,16 +8,16 @@ use veche_types::{ConnectionId, WorkerId};
 
 use crate::wire;
 
-/// Random bytes that only the client of a response was told.
+/// Random bytes that only the client of a response knows.
 const SECRET_BYTES: usize = 16;
 
-/// Where a response is, and what shows that one may speak for its client.
+/// The place of a response, with a secret that authorises commands for its client.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// Whose worker.
+    /// The worker of the response.
     #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
-    /// Which connection.
+    /// The connection that carries it.
     #[serde(with = "wire::WireConnection")]
     pub session: ConnectionId,
     #[serde(with = "wire::raw")]
@@ -42,7 +42,7 @@ impl Address {
         is_there && bool::from(self.secret.ct_eq(&other.secret))
     }
 
-    /// As the client is told.
+    /// Formats the address as the client receives it.
     #[must_use]
     pub fn text(&self) -> String {
         let mut bytes = Vec::with_capacity(10 + SECRET_BYTES);
@@ -72,7 +72,7 @@ impl Address {
 }
 
 impl std::fmt::Debug for Address {
-    /// Not the secret.
+    /// Leaves out the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} of {:?}", self.session, self.worker)
     }
@@ -81,9 +81,9 @@ impl std::fmt::Debug for Address {
 /// Commands of a client, on their way to its response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relay {
-    /// To which.
+    /// The response that they are for.
     pub to: Address,
-    /// As they came.
+    /// The bytes as the client sent them.
     #[serde(with = "wire::raw")]
     pub commands: Box<[u8]>,
 }

@@ -19,7 +19,7 @@ impl Bench {
     fn new() -> Self {
         let (wake, woken) = channel();
         let outbound = Outbound::default();
-        // Nobody listens once the test is over.
+        // The receiver is gone once the test has ended.
         let port = outbound.port(move || _ = wake.send(()));
         Self {
             outbound,
@@ -96,7 +96,7 @@ fn a_port_that_is_gone_holds_up_no_other() {
     let (wake, woken) = channel();
     let mut other = bench
         .outbound
-        .port(move || wake.send(()).expect("somebody listens"));
+        .port(move || wake.send(()).expect("the test receives"));
     for token in 0..100 {
         bench.resolve(token, "localhost");
     }

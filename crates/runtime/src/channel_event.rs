@@ -1,17 +1,17 @@
-//! Something that has happened to a channel or a user, lent.
+//! Events of channels and users, with borrowed fields.
 
-/// What an application is told of it.
+/// An event of a channel or a user, for an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelEvent<'a> {
-    /// `occupied`, for example.
+    /// The name of the event, such as `occupied`.
     pub kind: &'static str,
-    /// Where.
+    /// The channel; `None` for an event of a user.
     pub channel: Option<&'a str>,
-    /// To whom.
+    /// The user; `None` for an event of a channel alone.
     pub user: Option<&'a str>,
-    /// The id of his connection.
+    /// The id of the member's connection.
     pub client: Option<&'a str>,
-    /// What others see of it: JSON.
+    /// The public data of the connection: JSON.
     pub info: Option<&'a [u8]>,
     /// When, in milliseconds since 1970.
     pub at_ms: u64,

@@ -19,7 +19,7 @@ pub enum Event<'a> {
         /// The request that opens it.
         request: Box<Request>,
     },
-    /// A WebSocket is open: what is sent from now on stands behind the 101.
+    /// A WebSocket is open: messages sent from now on follow the 101.
     Open {
         /// The connection that it is about.
         id: ConnectionId,

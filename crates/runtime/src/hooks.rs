@@ -1,27 +1,27 @@
-//! Requests of clients of Centrifugo's protocol that an application decides on, and its responses.
+//! Requests of clients of Centrifugo's protocol that an application decides on, and its responses: plain values.
 //!
-//! Plain values. When a client's command leads to a request, and what a response does, the front ends know.
+//! The front ends know when a command leads to a request and what a response does.
 
 use std::net::IpAddr;
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
-    /// Who a client is.
+    /// A client connects without a token: its user, channels and data.
     Connect,
-    /// Whether a connection whose time is over may stay.
+    /// Whether an expired connection may stay.
     Refresh,
-    /// Whether a client may hear a channel.
+    /// Whether a client may subscribe to a channel.
     Subscribe,
-    /// Whether it may still hear it.
+    /// Whether an expired subscription may stay.
     SubRefresh,
-    /// Whether it may publish, and what.
+    /// Whether a client may publish, and with which data.
     Publish,
-    /// What a method gives.
+    /// The result of an RPC method.
     Rpc,
-    /// What it says without waiting for a reply.
+    /// A message of a client that expects no reply.
     Message,
-    /// It is gone.
+    /// A connected client has disconnected.
     Disconnect,
 }
 
@@ -54,7 +54,7 @@ impl Hook {
     }
 }
 
-/// Data, lent.
+/// Borrowed data of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
     /// One JSON value.
@@ -65,45 +65,45 @@ pub enum Data<'a> {
     Binary(&'a [u8]),
 }
 
-/// Who asks, lent.
+/// The client that a request is about, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct HookCaller<'a> {
     /// The connection's id.
     pub id: &'a str,
-    /// Empty for nobody.
+    /// The user; empty for an anonymous client.
     pub user: &'a str,
     /// What carries its messages.
     pub transport: &'a str,
     /// `json` or `protobuf`.
     pub protocol: &'a str,
-    /// The kind of client, as it says, and its version.
+    /// The name that the client gives itself.
     pub name: &'a str,
-    /// See `name`.
+    /// The version that the client gives itself.
     pub version: &'a str,
-    /// Where it comes from.
+    /// The client's address, as trusted proxies determine it.
     pub remote: IpAddr,
-    /// Of its request, with names in lower case.
+    /// Headers of its handshake, with names in lower case.
     pub headers: &'a [(Box<str>, Box<[u8]>)],
-    /// What the application keeps of the connection for itself: JSON.
+    /// Private data of the application about the connection: JSON.
     pub meta: Option<&'a [u8]>,
 }
 
-/// What is asked, lent.
+/// A request for a decision, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct HookRequest<'a> {
-    /// About what.
+    /// The kind of the request.
     pub hook: Hook,
-    /// By whom.
+    /// The client that it is about.
     pub caller: HookCaller<'a>,
-    /// The channel, the method, or why it is gone; otherwise empty.
+    /// The channel, the method, or the reason of a disconnect; otherwise empty.
     pub subject: &'a str,
-    /// With which it has ended.
+    /// The close code of a disconnect.
     pub code: u16,
-    /// That came with the command.
+    /// The token of the command; empty without one.
     pub token: &'a str,
-    /// Channels of which a client that comes back says that it was given them.
+    /// Server-side subscriptions that a reconnecting client had.
     pub channels: &'a [Box<str>],
-    /// What the client has sent along.
+    /// The data of the command.
     pub data: Option<Data<'a>>,
 }
 
@@ -119,59 +119,59 @@ pub enum Blob {
 /// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookResponse {
-    /// So be it.
+    /// The request is granted.
     Granted(Box<Grant>),
-    /// The command fails, and the client is told this.
+    /// The command fails with this error.
     Error {
-        /// From 1 on.
+        /// The error code, from 1 on.
         code: u32,
-        /// For people.
+        /// The text of the error.
         message: String,
         /// Whether the same command may succeed later.
         is_temporary: bool,
     },
-    /// The client is closed.
+    /// The client is disconnected.
     Disconnect {
         /// From 3000 to 4999.
         code: u16,
-        /// For people.
+        /// The reason of the close, at most 123 bytes.
         reason: String,
     },
     /// The handler has failed, which the log says, or was never called.
     Failed,
 }
 
-/// What is granted; each hook has fields of its own, the others are as they are by default.
+/// A grant; each hook uses some of the fields, the others keep their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// Empty for nobody.
+    /// The user; empty for an anonymous client.
     pub user: String,
-    /// In seconds since 1970; `None`: for ever.
+    /// The expiry in seconds since 1970; `None`: never.
     pub expires_at_s: Option<u64>,
-    /// Of refreshes: it does not hold any more.
+    /// Of refreshes: the connection or subscription ends.
     pub is_expired: bool,
-    /// For others to see.
+    /// Public data of the client.
     pub info: Option<Blob>,
-    /// For the client, or what is published.
+    /// Data for the client, or the published data.
     pub data: Option<Blob>,
-    /// Channels that a client is given; of a name that comes twice the first counts.
+    /// Server-side subscriptions; of a repeated name the first is used.
     pub channels: Vec<ServerSubscription>,
-    /// Comes back with each further question of the connection: JSON.
+    /// JSON that each further request about the connection includes.
     pub meta: Option<Blob>,
-    /// What is published is not kept.
+    /// The publication is not stored.
     pub skips_history: bool,
 }
 
-/// A channel that a client is given.
+/// A server-side subscription of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerSubscription {
-    /// Which.
+    /// The name of the channel.
     pub channel: String,
-    /// For others to see.
+    /// Public data of the client.
     pub info: Option<Blob>,
-    /// For the client.
+    /// Data for the client.
     pub data: Option<Blob>,
-    /// In seconds since 1970; `None`: for ever.
+    /// The expiry in seconds since 1970; `None`: never.
     pub expires_at_s: Option<u64>,
 }
 

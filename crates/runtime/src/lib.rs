@@ -1,4 +1,4 @@
-//! The contract between Veche and the handlers of applications, whatever runs them: events go out, effects come back.
+//! The contract between Veche and the handlers of applications, in any language: events go out, effects come back.
 //!
 //! Plain data, and no runtime: [`Runtime`] is what one has to do, Lua's in `veche-script` is the first, and the server
 //! carries effects out. [`wire`] has the same as bytes, for handlers in processes of their own. This crate knows no

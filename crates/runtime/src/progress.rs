@@ -3,7 +3,7 @@
 /// How far a handler got at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It is over.
+    /// The handler has returned or failed.
     Done,
     /// It waits; [`Effect::Ready`](crate::Effect::Ready) says when its connection may go on.
     Waits,
@@ -12,11 +12,11 @@ pub enum Progress {
 /// What a wait returns to the script.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// `true`.
+    /// Success without a value; `true` in Lua.
     Done,
-    /// A number.
+    /// A numeric result, such as a count.
     Number(f64),
-    /// `nil`, and why.
+    /// A refusal with its reason; `nil` and the reason in Lua.
     No(String),
     /// An error, raised where the script waits.
     Failed(String),

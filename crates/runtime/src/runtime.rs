@@ -83,7 +83,7 @@ pub trait Runtime: Sized {
         replacement: Replacement<'_, '_>,
     ) -> Result<(), Self::Error>;
 
-    /// Ends what is under way and runs the same code from its beginning. Connections stay.
+    /// Ends running handlers and runs the same code from its beginning. Connections stay.
     ///
     /// # Errors
     /// It can't begin again: nothing runs.
@@ -186,7 +186,7 @@ pub trait Runtime: Sized {
     /// Returns the memory of all code in bytes.
     fn all_memory_bytes(&self) -> usize;
 
-    /// Gives up all that waits: whatever is owed is answered.
+    /// Fails everything that waits, so that no caller is left without an answer.
     fn finish(&mut self);
 
     /// The same, and handlers that are under way do not go on.

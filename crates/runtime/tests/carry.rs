@@ -275,7 +275,7 @@ fn answers_lead_to_effects_of_the_contract() {
             "{name}"
         );
     }
-    // A handler that fails is answered for, whatever its event was.
+    // A failed handler still produces an answer, for every kind of event.
     let failed = |origin| carried("answers", "a handler that failed", origin).0.pop();
     let expected = format!("refuse 3 500 {plain} internal error\n");
     assert_eq!(failed(open), Some(expected));

@@ -122,7 +122,7 @@ impl World {
         Self(Rc::new(desk::World::with_store(store)))
     }
 
-    /// Takes what the worker has to offer; of each the first counts. Without a wake whoever runs the VMs has to look by
+    /// Takes what the worker has to offer; of each the first counts. Without a wake the owner of the VMs has to poll by
     /// itself, at [`Vm::deadline_ms`](crate::Vm::deadline_ms); whether memory is short is asked each time that a VM has grown
     /// by a megabyte.
     pub fn attach(&self, host: &Host) {

@@ -19,7 +19,7 @@ pub enum Error {
     /// The peer, its certificate, or what it sent.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// A handshake that goes on and on.
+    /// A handshake that exceeds its limit of data.
     #[error("TLS: the handshake is too long")]
     TooLong,
 }

@@ -1,4 +1,4 @@
-//! Requests of the server's own to back ends, over HTTP: hooks that decide on clients' commands, and events that are told.
+//! HTTP requests to back ends: hooks that decide on clients' commands, and event webhooks.
 //!
 //! Both stand on the same parts, which are here for others that ask back ends as well: concurrency ([`Gate`]), a breaker for
 //! back ends that fail ([`Breaker`]), signatures ([`sign`]), whole answers ([`Answer`]). The crate knows what a question and a

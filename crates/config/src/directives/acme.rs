@@ -1,6 +1,6 @@
 //! The rows of `[acme]`.
 
-use super::row::{Change, Default, Directive, Section};
+use super::row::{Default, Directive, Section};
 use crate::value::Kind;
 
 pub(super) static ACME: &[Directive] = &[
@@ -39,13 +39,5 @@ pub(super) static ACME: &[Directive] = &[
 ];
 
 const fn acme(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
-    Directive {
-        section: Section::Acme,
-        name,
-        kind,
-        default,
-        handlers: &[],
-        change: Change::Reload,
-        doc,
-    }
+    Section::Acme.row(name, kind, default, doc)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::row::{Change, Default, Directive, Section, seconds};
+use super::row::{Default, Directive, Section, seconds};
 use crate::value::Kind;
 
 const FILE: Kind = Kind::Text {
@@ -26,8 +26,7 @@ pub(super) static JWT: &[Directive] = &keys_and_rules(Section::Jwt);
 pub(super) static SUBSCRIPTION_JWT: &[Directive] = &keys_and_rules(Section::SubscriptionJwt);
 
 /// Only connection tokens are looked for in requests.
-pub(super) static JWT_PLACES: &[Directive] = &[jwt(
-    Section::Jwt,
+pub(super) static JWT_PLACES: &[Directive] = &[Section::Jwt.row(
     "token",
     Kind::List {
         expected: "places such as [\"bearer\", \"cookie:token\"]",
@@ -39,15 +38,13 @@ pub(super) static JWT_PLACES: &[Directive] = &[jwt(
 /// Rows that `[jwt]` and `[subscription_jwt]` share.
 const fn keys_and_rules(section: Section) -> [Directive; 15] {
     [
-        jwt(
-            section,
+        section.row(
             "secret_file",
             FILE,
             Default::Unset("one of `secret_file`, `secret_env`, `key_file` and `jwks` is required"),
             "A file with the secret that signs tokens (HS256, HS384, HS512): its bytes, without a final line end. Create one with `openssl rand -hex 32`. Read at the start and on reload.",
         ),
-        jwt(
-            section,
+        section.row(
             "secret_env",
             Kind::Text {
                 expected: "the name of a variable",
@@ -55,15 +52,13 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             Default::Unset("see `secret_file`"),
             "The environment variable with the secret, instead of a file.",
         ),
-        jwt(
-            section,
+        section.row(
             "previous_secret_file",
             FILE,
             Default::Unset("one secret counts"),
             "With `secret_file` or `secret_env`: a file with the previous secret. Tokens signed with it remain valid, so the secret can be replaced without a gap: move the old one here, and remove it once its tokens have expired. Read at the start and on reload.",
         ),
-        jwt(
-            section,
+        section.row(
             "previous_secret_env",
             Kind::Text {
                 expected: "the name of a variable",
@@ -71,8 +66,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             Default::Unset("see `previous_secret_file`"),
             "The environment variable with the previous secret, instead of a file.",
         ),
-        jwt(
-            section,
+        section.row(
             "previous_secret_until",
             Kind::Integer {
                 min: 1,
@@ -82,8 +76,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             Default::Unset("as long as a previous secret is configured"),
             "When the previous secret becomes invalid, in seconds since 1970.",
         ),
-        jwt(
-            section,
+        section.row(
             "short_secret",
             Kind::Word {
                 words: &["warn", "refuse"],
@@ -92,22 +85,19 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             Default::Toml("\"warn\""),
             "How to treat a secret of less than 32 bytes, which can be guessed: accept it with a warning, or refuse the configuration.",
         ),
-        jwt(
-            section,
+        section.row(
             "key_file",
             FILE,
             Default::Unset("see `secret_file`"),
             "A PEM file with public keys, `-----BEGIN PUBLIC KEY-----` each: RSA of 2048 to 8192 bits (RS256, RS384, RS512), P-256 (ES256), P-384 (ES384), P-521 (ES512) or Ed25519 (EdDSA). A token has to be signed with one of them, by an algorithm of its kind. Several permit replacing one. Read at the start and on reload.",
         ),
-        jwt(
-            section,
+        section.row(
             "jwks",
             Kind::Text { expected: "a URL" },
             Default::Unset("see `secret_file`"),
             "The URL of the issuer's JSON Web Key Set, such as `\"https://issuer.example/.well-known/jwks.json\"`: fetched at the start and every `jwks_refresh`. A token with an unknown key triggers a fetch, at most every ten seconds, and waits for it. While the URL fails, the last keys remain in use. Symmetric keys in a set are ignored.",
         ),
-        jwt(
-            section,
+        section.row(
             "jwks_refresh",
             Kind::Duration {
                 min: seconds(10),
@@ -117,24 +107,21 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             Default::Toml("\"10m\""),
             "The interval of fetching the set. A key removed by the issuer becomes invalid after that time at the latest.",
         ),
-        jwt(
-            section,
+        section.row(
             "jwks_ca",
             CA,
             Default::Unset("the system's authorities"),
             "CA certificates that verify the server behind `jwks`.",
         ),
-        jwt(
-            section,
+        section.row(
             "issuer",
             Kind::List {
                 expected: "issuers such as [\"https://issuer.example/\"]",
             },
-            Default::Unset("anybody who has the key"),
+            Default::Unset("any issuer"),
             "Accepted values of the token's `iss`.",
         ),
-        jwt(
-            section,
+        section.row(
             "audience",
             Kind::List {
                 expected: "audiences such as [\"chat\"]",
@@ -142,15 +129,13 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             Default::Unset("tokens for any audience"),
             "Accepted values of the token's `aud`, of which one has to be present. Without any, `aud` is not checked, as in Centrifugo: set it where an issuer signs tokens for other services with the same key.",
         ),
-        jwt(
-            section,
+        section.row(
             "require_exp",
             Kind::Flag { words: &[] },
             Default::Toml("true"),
             "Whether a token must have `exp`. One without is valid until its key is replaced or it is [revoked](../guide/identity.md#users-and-tokens-that-are-not-let-in), and so is the connection that it opens, unless it has `expire_at`. Centrifugo accepts tokens without `exp`: `false`.",
         ),
-        jwt(
-            section,
+        section.row(
             "leeway",
             Kind::Duration {
                 min: Duration::ZERO,
@@ -160,8 +145,7 @@ const fn keys_and_rules(section: Section) -> [Directive; 15] {
             Default::Toml("\"30s\""),
             "The tolerated difference between the clocks of the issuer and of this machine: tokens expire that much later and become valid that much earlier.",
         ),
-        jwt(
-            section,
+        section.row(
             "user",
             Kind::Text {
                 expected: "the name of a claim",
@@ -234,34 +218,13 @@ pub(super) static HOOK: &[Directive] = &[
         "\"10s\"",
         "See `failures`.",
     ),
-    Directive {
-        section: Section::IdentityHook,
-        name: "ca",
-        kind: CA,
-        default: Default::Unset("the system's authorities"),
-        handlers: &[],
-        change: Change::Reload,
-        doc: "CA certificates that verify the back end behind `https`.",
-    },
+    Section::IdentityHook.row(
+        "ca",
+        CA,
+        Default::Unset("the system's authorities"),
+        "CA certificates that verify the back end behind `https`.",
+    ),
 ];
-
-const fn jwt(
-    section: Section,
-    name: &'static str,
-    kind: Kind,
-    default: Default,
-    doc: &'static str,
-) -> Directive {
-    Directive {
-        section,
-        name,
-        kind,
-        default,
-        handlers: &[],
-        change: Change::Reload,
-        doc,
-    }
-}
 
 const fn hook(
     name: &'static str,
@@ -269,13 +232,5 @@ const fn hook(
     default: &'static str,
     doc: &'static str,
 ) -> Directive {
-    Directive {
-        section: Section::IdentityHook,
-        name,
-        kind,
-        default: Default::Toml(default),
-        handlers: &[],
-        change: Change::Reload,
-        doc,
-    }
+    Section::IdentityHook.row(name, kind, Default::Toml(default), doc)
 }

@@ -188,7 +188,7 @@ pub(crate) trait Session {
         u64::MAX
     }
 
-    /// Looks at what is due.
+    /// Handles the deadline that [`Session::deadline_ms`] returned.
     fn timeout(&mut self, cx: &mut Context<'_>) -> Flow {
         let _ = cx;
         Flow::GoOn

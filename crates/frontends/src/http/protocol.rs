@@ -1,7 +1,7 @@
 //! How sessions of client protocols begin: what the HTTP stage asks of a protocol. It knows none by name.
 //!
-//! The stage judges whatever all protocols have in common (addresses, RFC 6455, who the client is, limits); the protocol
-//! says what its requests lead to and what its clients are answered.
+//! The stage checks what all protocols share (addresses, RFC 6455, identity, limits); the protocol determines what its
+//! requests lead to and how its clients are answered.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -56,12 +56,12 @@ pub(crate) trait Opening: Session + Sized {
         None
     }
 
-    /// Whether the route's identity is asked who the client is.
+    /// Whether the route's identity determines a user for the session.
     fn has_user(&self) -> bool {
         false
     }
 
-    /// Whether the client may say who it is by its first message.
+    /// Whether the client may authenticate with its first message.
     fn may_be_named_later(&self) -> bool {
         false
     }
@@ -79,7 +79,7 @@ pub(crate) trait Opening: Session + Sized {
         None
     }
 
-    /// The client is known, as far as the handshake says who it is. Returns whether the session is subscribed to the
+    /// Takes the identity that the handshake has. Returns whether the session is subscribed to the
     /// user's own channel from the beginning.
     fn identified(&mut self, client: Identified<'_, '_>) -> bool {
         let _ = client;
@@ -207,22 +207,22 @@ impl<S> StreamBegun<S> {
     }
 }
 
-/// How messages in a response are told apart.
+/// The framing of messages within a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// A line each.
+    /// One line per message.
     Lines,
-    /// By lengths that they say themselves.
+    /// Each message has its own length prefix.
     Bytes,
     /// Server-sent events.
     Events,
 }
 
-/// What is known of a client when its session begins.
+/// A client's identity when its session begins.
 pub(crate) struct Identified<'a, 'b> {
-    /// Empty for an anonymous one.
+    /// The user; empty for an anonymous client.
     pub(crate) user: &'a str,
-    /// What its token says.
+    /// The claims of its token.
     pub(crate) claims: Option<Box<Map<String, Value>>>,
     /// The [endings](crate::Process::endings) when the question for the user was asked.
     pub(crate) asked: Option<u64>,

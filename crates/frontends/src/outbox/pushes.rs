@@ -34,7 +34,7 @@ pub(crate) struct PushFormat {
     pub(crate) deltas: Option<&'static Patcher>,
 }
 
-/// Makes deltas.
+/// Makes the delta of a delivery, or `None` where the whole is not longer.
 pub(crate) struct Patcher(pub(crate) fn(&Delivery<'_>) -> Option<Vec<u8>>);
 
 /// A format's place among those that the sessions of a worker have.
@@ -46,7 +46,7 @@ const FORMS: u32 = 3;
 
 /// What a publication is encoded in once for all clients of one format.
 struct Keys {
-    /// A push.
+    /// The encoded push.
     push: Format,
     /// The same as a server-sent event, but for its id.
     event: Format,
@@ -72,12 +72,11 @@ impl Keys {
     }
 }
 
-/// What is kept of the sessions with formats of their own, beside their outboxes. By the index of the session.
+/// State of the sessions with formats of their own, in addition to their outboxes, by the index of the session.
 #[derive(Default)]
 pub(super) struct Sides {
     formats: Vec<&'static PushFormat>,
-    /// Pushes that came before the connection was told to which channels it is subscribed, or while a message is written
-    /// in parts; then replies, too.
+    /// Pushes that arrived before the session's first reply, or while a message is written in parts; then replies, too.
     pub(super) early: HashMap<u32, Vec<u8>>,
     /// The same for clients that get each in a message of its own.
     early_singles: HashMap<u32, Singles>,
@@ -85,7 +84,7 @@ pub(super) struct Sides {
     wishes: Wishes,
 }
 
-/// Pushes that wait.
+/// Waiting pushes of one session.
 #[derive(Default)]
 struct Singles {
     all: Vec<Single>,
@@ -163,7 +162,7 @@ impl Outboxes {
         self.of_mut(id).pushes = Pushes::Encoded(number, Stage::Early);
     }
 
-    /// The client has been told of its channels: what waited follows, and all that comes.
+    /// The first reply is written: waiting pushes follow, and later ones are written at once.
     pub(crate) fn begin_pushes(&mut self, id: ConnectionId) {
         let Pushes::Encoded(number, Stage::Early) = self.of(id).pushes else {
             return;
@@ -184,7 +183,7 @@ impl Outboxes {
         }
     }
 
-    /// How the client is told of a channel from now on; before anything of it is.
+    /// Sets how the client receives a channel; called before its first publication.
     pub(crate) fn wish(&mut self, id: ConnectionId, channel: &str, wish: Wish) {
         self.sides.wishes.set(id.index, channel, wish);
     }
@@ -268,7 +267,7 @@ impl Outboxes {
         }
     }
 
-    /// What has changed since the publication before, made once for all who are told that alone, in whatever format.
+    /// The delta from the previous publication, made once for all receivers of deltas in any format.
     /// Nothing where it is no less than the whole, or can't be sent.
     fn patch(&mut self, format: &'static PushFormat, delivery: &mut Delivery<'_>) -> Bytes {
         let both = [Some(delivery.payload), delivery.previous];
@@ -339,7 +338,7 @@ impl Outboxes {
     }
 }
 
-/// Whether a session has been told of its channels.
+/// Whether a session has written its first reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Early,

@@ -19,7 +19,7 @@ fn rooms(is_late: bool, leave_delay_ms: u64) -> Bench<Unruly> {
     bench
 }
 
-/// Where only users count, nobody hears of one who is on another node as well.
+/// With presence by user, a user's second node is not announced.
 #[test]
 fn member_of_two_nodes() {
     for is_late in [false, true] {

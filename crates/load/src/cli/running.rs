@@ -135,7 +135,7 @@ pub(super) fn was_whole(report: &Report) -> Result<(), Failure> {
 /// What a shell gets back.
 pub(super) fn verdict(report: &Report) -> Result<(), Failure> {
     was_whole(report)?;
-    somebody_was_there(report)?;
+    check_reached(report)?;
     let faults = report.ledger.as_ref().map_or(0, |ledger| {
         ledger.lost + ledger.duplicated + ledger.reordered + ledger.corrupted
     });
@@ -163,9 +163,9 @@ pub(super) fn verdict(report: &Report) -> Result<(), Failure> {
 }
 
 /// Fails if no connection was opened at all.
-pub(super) fn somebody_was_there(report: &Report) -> Result<(), Failure> {
+pub(super) fn check_reached(report: &Report) -> Result<(), Failure> {
     let errors = &report.errors;
-    // Of a run that was cut short, or of which a part is missing, nobody knows.
+    // An interrupted run, or one with a missing part, proves neither.
     let is_whole = !report.interrupted && !report.incomplete;
     if report.connections.opened == 0 && is_whole {
         let (exit, cause) = if errors.refused > 0 {

@@ -33,8 +33,8 @@ pub(crate) trait Load {
         let _ = (who, path);
     }
 
-    /// A client that has been open before has failed, or has ended though nobody wanted it; `was_open` says which.
-    /// Whether that is none of the run's faults: then the load counts it, and nobody else.
+    /// A client that was open has failed, or has ended unexpectedly; `was_open` says which.
+    /// Whether that is not an error of the run: then only the load counts it.
     fn forgives(&mut self, fault: &Fault, was_open: bool) -> bool {
         let _ = (fault, was_open);
         false
@@ -55,7 +55,7 @@ pub(crate) trait Load {
         let _ = (io, who, line);
     }
 
-    /// A client has failed, or ended though nobody wanted it; counted already, or forgiven.
+    /// A client has failed, or ended unexpectedly; it is counted already, or excused.
     fn closed(&mut self, io: &mut Io<'_>, who: u32, was_open: bool) {
         let _ = (io, who, was_open);
     }

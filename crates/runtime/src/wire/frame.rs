@@ -33,13 +33,13 @@ impl Limits {
 /// One frame, lent for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The bytes, of which there are some.
+    /// The encoded message; never empty.
     pub head: &'a [u8],
-    /// Whatever the head refers to.
+    /// The bytes that the head refers to, such as a body.
     pub payload: &'a [u8],
 }
 
-/// The other side sends what is no frame: nothing that follows can be trusted.
+/// The peer sent malformed framing; the connection cannot be used any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Its length is 0.

@@ -30,12 +30,12 @@ pub(crate) fn doom(state: *mut lua_State, why: Doom) {
     unsafe { ffi::lua_sethook(state, Some(end_run), ffi::LUA_MASKCOUNT, 1) };
 }
 
-/// What a run over its budget is left, since it may not be at fault: the collector's work falls on whoever runs.
+/// The reprieve of a run over its budget, which may not be at fault: the collector's work falls on the current run.
 #[derive(Clone, Copy)]
 enum Reprieve {
     /// Its time begins with the next instruction.
     Asked,
-    /// It lasts since then, for so many instructions so far.
+    /// Its start, and the instructions executed since.
     Runs { since_ns: u64, instructions: u32 },
     /// It is over.
     Over,
@@ -53,7 +53,7 @@ thread_local! {
 const REPRIEVE_NS: u64 = 5_000_000;
 /// Most instructions of it, which take a few milliseconds.
 const REPRIEVE_INSTRUCTIONS: u32 = 200_000;
-/// The clock is read for so many instructions, each of which may be the call of something long, then now and then.
+/// Instructions for which the clock is read each time, since each may be a long call; later it is read from time to time.
 const WATCHED_CLOSELY: u32 = 64;
 
 /// Whether an instruction is one too many.

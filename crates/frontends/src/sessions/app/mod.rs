@@ -242,7 +242,7 @@ impl Session for App {
     /// Where the peer has ended it, what that had sent before comes first.
     fn over(&mut self, code: u16, reason: &str, cx: &mut Context<'_>) {
         if !cx.is_open {
-            // By our will: what is kept is dropped.
+            // The server closes it: queued input is dropped.
             self.kept = None;
         }
         if self.state != State::Over {

@@ -25,7 +25,7 @@ use crate::outbox::marks;
 const PROTOBUF: &str = "centrifuge-protobuf";
 const JSON: &str = "centrifuge-json";
 
-/// Of responses that nobody may keep or hold back.
+/// Headers that forbid caching and buffering of a response.
 const PASSING: [(&str, &str); 2] = [
     (
         "Cache-Control",

@@ -118,7 +118,7 @@ impl Push {
     }
 }
 
-/// The home has registered what a back end wanted: the client is told where that is, if its route has positions.
+/// Handles the home's answer to a subscription that a back end made: the client gets its position, if its route has positions.
 fn enrolled(channel: &str, answer: &Answer, cx: &mut Context<'_>) {
     let Answer::Subscribed(joined) = answer else {
         if *answer == Answer::Failed {

@@ -22,7 +22,7 @@ use crate::report::model::{Check, Ledger, Report, ServerUse};
 use crate::run::is_running;
 
 use super::running::{
-    interrupts, measure, print_json, somebody_was_there, was_whole, write_page, write_timeline,
+    check_reached, interrupts, measure, print_json, was_whole, write_page, write_timeline,
 };
 use super::screen::{self, Line};
 pub(super) use args::ScenarioArgs;
@@ -54,7 +54,7 @@ pub(super) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     judge(&scenario, &mut report);
     deliver(&report, args)?;
     was_whole(&report)?;
-    somebody_was_there(&report)?;
+    check_reached(&report)?;
     verdict(&report)
 }
 

@@ -9,7 +9,7 @@ use veche_store::table::Table;
 /// A table that a VM has asked for.
 pub(crate) struct Bound {
     pub(crate) table: Arc<Table>,
-    /// Where Lua keeps the names of the columns: it has each string once, so whoever has the same place has the same
+    /// Where Lua keeps the names of the columns: it has each string once, so equal places mean equal
     /// name.
     pub(super) places: Box<[*const u8]>,
     /// Keeps them there.

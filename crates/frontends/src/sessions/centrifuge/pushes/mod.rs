@@ -40,7 +40,7 @@ static JSON_FORMAT: PushFormat = PushFormat {
     deltas: Some(&FOSSIL),
 };
 
-/// What is Protobuf says how long it is, and whole data look the same, agreed on deltas or not.
+/// Protobuf messages have a length prefix, and complete data look the same with and without deltas.
 static PROTOBUF_FORMAT: PushFormat = PushFormat {
     kind: MessageKind::Binary,
     separator: b"",
